@@ -37,7 +37,7 @@ def first_devices(state: State, job: Job) -> Place | None:
     spec = job.spec
     if spec.gang:
         return place(state, job)
-    node = state.free_resources.first_fit(spec.demand, state.among(spec))
+    node = state.free_resources.first_fit(spec.demand, state.suitable_for(spec))
     if node is None:
         return None
     return Place(job.id, (Spot(node, first_of(state.idle_devices.get(node, 0), spec.demand.devices)),))

@@ -14,7 +14,7 @@ from time import thread_time_ns
 import numpy as np
 
 from benchmarks.figures import Figure, figure
-from scheduler_service.policies.allox.matching.certificate import bound
+from scheduler_service.policies.allox.matching.certificate import lower_bound
 from scheduler_service.policies.allox.matching.problem import NOWHERE, Ints, Matching, Problem
 from scheduler_service.policies.allox.matching.solve import solve
 
@@ -65,8 +65,10 @@ def fresh(jobs: int, slots: tuple[int, ...], busy: bool, tail: float = 0.0, time
     of = problem(jobs, slots, busy, tail=tail)
     took, matching = measure(lambda: solve(of), times or max(5, 5_000 // jobs))
     positions = sum(map(len, matching.prices))
-    if jobs * positions <= CHECKED and bound(of, matching.prices) != matching.cost:
-        raise AssertionError(f"{jobs} jobs on {slots}: a cost of {matching.cost}, a bound of {bound(of, matching.prices)}")
+    if jobs * positions <= CHECKED and lower_bound(of, matching.prices) != matching.cost:
+        raise AssertionError(
+            f"{jobs} jobs on {slots}: a cost of {matching.cost}, a bound of {lower_bound(of, matching.prices)}"
+        )
     print(f"{jobs:,} jobs on {sum(slots):,} slots: at most {max(map(len, matching.prices)) - 1} on one; {took:.1f} ms")
     return took
 

@@ -119,7 +119,7 @@ def revoke(token_id: int, **database: Any) -> None:
 def _row(made: "Token") -> dict[str, Any]:
     from scheduler_service.run.token_cache import wall_clock
 
-    state = "revoked" if made.revoked_us is not None else "expired" if made.expired(wall_clock()) else "valid"
+    state = "revoked" if made.revoked_us is not None else "expired" if made.has_expired(wall_clock()) else "valid"
     return {
         "id": made.id,
         "user": made.subject,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from scheduler_service.core.allocation.bindings import bind, entitled, suffices
+from scheduler_service.core.allocation.bindings import bind, is_entitled, suffices
 from scheduler_service.core.allocation.earmarks import drop_earmarks, start_earmark_clock, with_share
 from scheduler_service.core.allocation.guarantee import clear_of_migrations, demote, promote, reclaim, stopped_together
 from scheduler_service.core.allocation.placing import place
@@ -57,14 +57,14 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.configurations import chosen_configuration
 from scheduler_service.core.model.memo import Memo
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import Micros, fits, least, mask_of, sub
 from scheduler_service.core.operations.migrating import give_way, migrate_for_policy
 from scheduler_service.core.operations.parking import park_for_policy, unpark_for_policy
 from scheduler_service.core.operations.samples import skip_samples
-from scheduler_service.core.state.eligibility import RULES, claim_of, spared, why_not
-from scheduler_service.core.state.holdings import devices_released, released, together
+from scheduler_service.core.state.eligibility import RULES, claim_of, spared_reason, why_not
+from scheduler_service.core.state.holdings import devices_released, jobs_together, resources_released
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -114,7 +114,7 @@ def _preempt(state: State, action: Preempt, now: Micros) -> None:
     claimant = state.jobs.rows.get(action.for_job)
     if stopped_together(state, action.job_id, action.for_job, now):
         return
-    everybody = together(state, action.job_id)  # also jobs that share devices only with a migration that gives way
+    everybody = jobs_together(state, action.job_id)  # also jobs that share devices only with a migration that gives way
     clear_of_migrations(state, action.job_id, now, f"job {action.for_job} needs devices of the destination")
     claim = None if claimant is None or claimant.state is not JobState.QUEUED else claim_of(state, claimant)
     for job_id in everybody:
@@ -134,7 +134,7 @@ def _preempt_job(state: State, job_id: int, claimant: Job | None, claim: Claim |
         require(counted < action.cap, f"job {job.id} was preempted {counted} times already")
         counted += 1
     for run in runs:
-        if (why := spared(state, run, job)) is not None:
+        if (why := spared_reason(state, run, job)) is not None:
             raise PlanRefused(f"job {job.id} {why.value}")
         node = state.nodes.rows[run.node]
         require(node.state is NodeState.UP, f"{node.name} is silent: nobody there can be told to leave")
@@ -156,7 +156,7 @@ def _earmark(state: State, action: AddEarmark, now: Micros) -> None:
         all(other.configuration == action.configuration for other in others),
         f"job {job.id} has earmarks in another configuration",
     )
-    job = job.configured(action.configuration)
+    job = job.in_configuration(action.configuration)
     require(state.free_resources.is_open(action.node), f"node {action.node} is not open")
     require(state.is_usable(job.spec, action.node), f"node {action.node} is none of those that job {job.id} asks for")
     leaving = []
@@ -172,10 +172,10 @@ def _earmark(state: State, action: AddEarmark, now: Micros) -> None:
     if action.devices:
         kept = with_share(action.want, *_idle_of(state, job, action))  # each named device is idle, or a victim's
     else:
-        promised = released(state, leaving)
+        promised = resources_released(state, leaving)
         require(fits(sub(action.want, kept), promised), f"what leaves node {action.node} is not enough for job {job.id}")
     cluster = state.cluster
-    state.put(state.cluster_table, 0, changed(cluster, next_earmark=cluster.next_earmark + 1))
+    state.put(state.cluster_table, 0, with_changes(cluster, next_earmark=cluster.next_earmark + 1))
     earmark = Earmark(
         id=cluster.next_earmark,
         phase=EarmarkPhase.VACATING if action.victims else EarmarkPhase.READY,
@@ -208,7 +208,7 @@ def _idle_of(state: State, job: Job, action: AddEarmark) -> tuple[int, int]:
     require(not mask & state.kept_devices.get(node, 0), f"node {node}: a device is kept for another job")
     require(not mask & state.faulty_devices.get(node, 0), f"node {node}: a device is faulty")
     opportunistic = job.spec.guarantee is Guarantee.OPPORTUNISTIC
-    require(opportunistic or entitled(state, job, node, mask), f"node {node}: job {job.id} has no right to a device")
+    require(opportunistic or is_entitled(state, job, node, mask), f"node {node}: job {job.id} has no right to a device")
     idle = mask & state.idle_devices.get(node, 0)
     leaving = devices_released(state, [state.runs.rows[key] for key in action.victims]).get(node, 0)
     require(not mask & ~(idle | leaving), f"node {node}: a device is neither idle nor a victim's")
@@ -230,7 +230,7 @@ def _wait(state: State, action: Wait, now: Micros) -> None:
     if job.reason is reason and job.detail == detail and job.cause_job == cause:
         return
     if job.reason in WAITING or reason in _BESIDE:
-        state.put(state.jobs, job.id, changed(job, reason=reason, detail=detail, cause_job=cause))
+        state.put(state.jobs, job.id, with_changes(job, reason=reason, detail=detail, cause_job=cause))
         if reason is _IN_VAIN and job.reason is not reason and not _is_told(state, job.id):
             log_event(state, now, job.id, EventKind.NOTHING_TO_PREEMPT, reason=reason, text=detail)
 

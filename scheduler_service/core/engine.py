@@ -10,11 +10,11 @@ from typing import NamedTuple
 from scheduler_service.core.allocation.operations import target_nodes
 from scheduler_service.core.enact import enact
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.lifecycle.desired import desired, not_needed
+from scheduler_service.core.lifecycle.desired import desired_order, not_needed
 from scheduler_service.core.lifecycle.node_health import review_closed_nodes
 from scheduler_service.core.messages import WHOLE, Event, Order, Part, Plan, Reply, Rng, Step
 from scheduler_service.core.model import Reason, Run
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.observe import observe, overdue
 from scheduler_service.core.operations.resuming import resume_waiting
@@ -37,12 +37,12 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
     """
     cluster = state.cluster
     if now > cluster.clock_us:
-        state.put(state.cluster_table, 0, changed(cluster, clock_us=now))
+        state.put(state.cluster_table, 0, with_changes(cluster, clock_us=now))
     else:
         now = cluster.clock_us
     replies = []
     for event in events:  # a comprehension would be a function of its own, made at each step
-        replies.append(_take(state, event, now))
+        replies.append(_take_event(state, event, now))
     if state.deadlines:
         overdue(state, now, part.deadlines)
     if state.waiting_operations:
@@ -66,7 +66,7 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
     )
 
 
-def _take(state: State, event: Event, now: Micros) -> Reply | Exception:
+def _take_event(state: State, event: Event, now: Micros) -> Reply | Exception:
     before = state.savepoint()
     try:
         return observe(state, event, now)
@@ -142,7 +142,7 @@ def _orders(state: State) -> tuple[Order, ...]:
     orders: list[Order] = []
     for run in concerned:
         group = groups.get(run.group) if run.group else None
-        order = desired(jobs[run.job_id], run, group, target_nodes(state, run) if run.awaits else ())
+        order = desired_order(jobs[run.job_id], run, group, target_nodes(state, run) if run.awaits else ())
         if order is not None:
             orders.append(order)
     return (*orders, *over)

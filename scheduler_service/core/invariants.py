@@ -14,7 +14,7 @@ from scheduler_service.core.messages import Rng
 from scheduler_service.core.model import Earmark, Job, JobState, Node, NodeDevice, Reason, Run, RunKey, RunPhase, present
 from scheduler_service.core.model.launch_time import limit_at
 from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
-from scheduler_service.core.state.holdings import released
+from scheduler_service.core.state.holdings import resources_released
 from scheduler_service.core.state.state import State
 
 _ROUNDED_US = 1000
@@ -224,7 +224,7 @@ def _check_earmark(state: State, earmark: Earmark) -> None:
         if run is None or not run.phase.exits_soon or run.node != earmark.node:
             raise Broken(f"earmark {earmark.id} waits for {key}, which is not leaving")
         leaving.append(run)
-    promised = released(state, leaving)
+    promised = resources_released(state, leaving)
     together = [state.earmarks.rows[i] for i in state.earmarks_of[earmark.job_id]]
     complete = not any(other.victims for other in together)
     claim((earmark.deadline_us is not None) == complete, f"earmark {earmark.id}: deadline and victims")

@@ -9,7 +9,7 @@ from scheduler_service.core.allocation.operations import targets
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.queries import nodes_in
 from scheduler_service.core.errors import claim
-from scheduler_service.core.exchange.quota_timeline import granted, in_force, moments
+from scheduler_service.core.exchange.quota_timeline import granted_cells, in_force, moments
 from scheduler_service.core.model import Job, Run
 from scheduler_service.core.model.tenants.exchange import exchange_due
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Owner, quota_of
@@ -95,7 +95,7 @@ def _check_exchanges(state: State) -> None:
         claim(due is not None and due > now, f"exchange {exchange.id} was to open or close at {due}")
         for at in moments(live, max(now, lot.begin_us), lot.end_us):
             owned = quota_of(state.vcs.rows[exchange.giver], lot.pool, lot.level)
-            owned += granted(live, at).get((exchange.giver, lot.pool, lot.level), 0)
+            owned += granted_cells(live, at).get((exchange.giver, lot.pool, lot.level), 0)
             claim(owned >= 0, f"virtual cluster {exchange.giver} gives {-owned} {lot.level} more than it owns, at {at}")
     claim(sum(row.device_us for row in state.surpluses.rows.values()) == 0, "surpluses do not sum to zero")
     for posting in state.postings.rows.values():

@@ -32,7 +32,7 @@ from scheduler_service.core.handlers.plans import plan_ready
 from scheduler_service.core.handlers.resize import resize_requested
 from scheduler_service.core.handlers.setting_aside import set_aside
 from scheduler_service.core.handlers.skipped_job_ids import numbers_lost
-from scheduler_service.core.handlers.submit import submitted
+from scheduler_service.core.handlers.submit import submit_requested
 from scheduler_service.core.handlers.virtual_clusters import vc_delete_requested, vc_requested
 from scheduler_service.core.lifecycle.device_faults import faults_seen
 from scheduler_service.core.lifecycle.ending import task_over
@@ -87,11 +87,11 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import EventKind, Job, JobState, OperationKind, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.launch_time import limit_at
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations import migrating, parking, resuming
 from scheduler_service.core.operations.measuring import mini_batch_measured, switching_measured
-from scheduler_service.core.operations.samples import begun, cut_off, run_measured
+from scheduler_service.core.operations.samples import begin_sample, cut_off, run_measured
 from scheduler_service.core.state.queue_keys import Deadline
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -129,12 +129,12 @@ def _act(state: State, now: Micros, kind: Deadline, key: Any) -> None:
             drop_earmarks(state, now, earmark.job_id, "the trial did not start on it in time")
         case Deadline.GUARD:
             run = state.runs.rows[key]
-            state.put(state.runs, key, changed(run, guarded_us=None))
+            state.put(state.runs, key, with_changes(run, guarded_us=None))
         case Deadline.STOP_OVERDUE:
             ask_again(state, now, state.runs.rows[key])
         case Deadline.ELIGIBLE:
             job = state.jobs.rows[key[0]]
-            state.put(state.jobs, job.id, changed(job, eligible_us=None))
+            state.put(state.jobs, job.id, with_changes(job, eligible_us=None))
         case Deadline.TIME_LIMIT:
             job = state.jobs.rows[key[0]]
             log_event(state, now, job.id, EventKind.TIME_LIMIT, run=job.run, reason=Reason.TIME_LIMIT)
@@ -148,7 +148,7 @@ def _act(state: State, now: Micros, kind: Deadline, key: Any) -> None:
             (migrating if operation.kind is OperationKind.MIGRATE else parking).overdue(state, now, operation)
         case Deadline.MEMO:
             memo = state.memos.rows[key]
-            state.put(state.memos, key, changed(memo, due_us=None, due=True))
+            state.put(state.memos, key, with_changes(memo, due_us=None, due=True))
         case Deadline.WINDOW | Deadline.POSTING_EXPIRES | Deadline.POSTING_BEGINS | Deadline.IDLE:
             exchange_overdue(state, now, kind, key)
         case _:
@@ -158,7 +158,7 @@ def _act(state: State, now: Micros, kind: Deadline, key: Any) -> None:
 # ---- reports of runs ---------------------------------------------------------------------------------------------------
 
 
-def reported(state: State, event: Report, now: Micros) -> Acknowledged:
+def take_report(state: State, event: Report, now: Micros) -> Acknowledged:
     """Takes a report, once for each (node, boot, sequence). One about a run that has ended, or is on another node, changes only
     that count."""
     run, stale = _new(state, event)
@@ -188,19 +188,19 @@ def _new(state: State, event: Report) -> tuple[Run | None, bool]:
         raise FailedPrecondition(
             "REPORT_GAP", f"node {node.name} sent report {sequence} after {last}: connect again and send those between"
         )
-    state.put(state.nodes, node_id, changed(node, sequence=sequence))
+    state.put(state.nodes, node_id, with_changes(node, sequence=sequence))
     run = state.runs.rows.get(event.key)
     return (run if run is not None and run.node == node_id else None), False
 
 
-def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
+def _run_started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
     if run.started_us is not None or run.phase.awaits_source:
         return
     running = not run.phase.exits_soon
     guard = state.settings.min_run_us
     phase = _RUNS if running else run.phase
     guarded = now + guard if guard and running else None
-    run = changed(run, phase=phase, started_us=now, log_path=event.log_path, program=event.program, guarded_us=guarded)
+    run = with_changes(run, phase=phase, started_us=now, log_path=event.log_path, program=event.program, guarded_us=guarded)
     state.put(state.runs, run.key, run)
     before = state.jobs.rows[run.job_id]
     job = all_started(state, before)
@@ -209,9 +209,9 @@ def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
     first = job.started_us is None
     job = _with_saved_on(state, job, run)
     if job.sampling is not None and job.sampling.until_us is None and running:
-        job = changed(job, sampling=begun(job.sampling, now))
+        job = with_changes(job, sampling=begin_sample(job.sampling, now))
     if first or limited or shown is not job.state or job is not before:  # else a wide gang's row would be written for each task
-        job = changed(
+        job = with_changes(
             job,
             state=shown,
             reason=_NONE if shown is _RUNNING else job.reason,
@@ -222,18 +222,18 @@ def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
     text = f"task {run.task}" if job.launch_spec.gang else event.restored
     log_event(state, now, job.id, _STARTED, run=run.run, node=run.node, text=text)
     if state.operation_of:
-        migrating.started(state, now, job.id)
+        migrating.run_started(state, now, job.id)
     if state.vacating_of:
-        vacating.started(state, now, job.id)
+        vacating.end_if_started(state, now, job.id)
 
 
 def _with_saved_on(state: State, job: Job, run: Run) -> Job:
     """The job, with the node that has its checkpoints from now on: older ones were fetched before it started."""
     saved_on = run.node if state.nodes.rows[run.node].checkpoints_at else 0
-    return job if run.task or job.saved_on == saved_on else changed(job, saved_on=saved_on)
+    return job if run.task or job.saved_on == saved_on else with_changes(job, saved_on=saved_on)
 
 
-def _exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
+def _run_exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
     how, detail = meaning(state.jobs.rows[run.job_id].spec, run, event)
     if run.phase.awaits_source:
         migrating.target_over(state, now, run, detail or "its process ended")
@@ -257,24 +257,24 @@ def _exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
 def _ready(state: State, event: RunReady, run: Run, now: Micros) -> None:
     ready_at = f"{event.address}:{event.port}"
     if run.phase.awaits_source:
-        migrating.warmed(state, now, run, ready_at)
+        migrating.run_warmed(state, now, run, ready_at)
     else:
         task_ready(state, now, run, ready_at)
 
 
 _REPORTS: dict[type[Report], Callable[[State, Any, Run, Micros], None]] = {
-    RunStarted: _started,
+    RunStarted: _run_started,
     RunReady: _ready,
-    RunExited: _exited,
-    RunParked: parking.parked,
-    RunResumed: resuming.resumed,
-    RunParkRefused: parking.refused,
+    RunExited: _run_exited,
+    RunParked: parking.run_parked,
+    RunResumed: resuming.run_resumed,
+    RunParkRefused: parking.park_refused,
 }
 
 
 _HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
-    **dict.fromkeys(_REPORTS, reported),
-    Submitted: submitted,
+    **dict.fromkeys(_REPORTS, take_report),
+    Submitted: submit_requested,
     NodeSeen: node_seen,
     NodeSilent: node_silent,
     FaultsSeen: faults_seen,

@@ -80,7 +80,7 @@ def _service(job: Job, memo: Memo | None) -> Service:
 ORDER = QueueOrder(key, Claim.REORDER, NAME, overtakes=True)
 
 
-def attained(state: State, job: Job) -> int:
+def attained_service(state: State, job: Job) -> int:
     """The service that the job has received in all, in device-microseconds. A job without devices counts as one with one."""
     now = executed_us(state.runs_of(job.id), state.cluster.clock_us) * _devices(job.launch_spec)
     if not job.spec.alternatives:
@@ -104,14 +104,14 @@ def remember(state: State, job: Job, settings: Settings) -> Iterator[Remember]:
     before = _service(job, memo)
     if job.elements is not None or (memo is None and job.state not in ACTIVE and not job.ran_us):
         return  # an array, whose elements are jobs, or a job that has never run
-    after, due = _now(state, job, before, settings)
+    after, due = _current_memo(state, job, before, settings)
     if memo is None or after != before or due != memo.due_us or memo.due:
         yield Remember(NAME, subject, tuple(map(int, after)), job.id, due)
 
 
-def _now(state: State, job: Job, of: Service, settings: Settings) -> tuple[Service, Micros | None]:
+def _current_memo(state: State, job: Job, of: Service, settings: Settings) -> tuple[Service, Micros | None]:
     """The memo of the job, and when the policy is to look again."""
-    now, received, limits = state.cluster.clock_us, attained(state, job) - of.forgotten, _limits(settings)
+    now, received, limits = state.cluster.clock_us, attained_service(state, job) - of.forgotten, _limits(settings)
     runs = state.runs_of(job.id)
     if runs and runs[0].phase.exits_soon:
         stopped = of.phase != STOPS and runs[0].stop_reason is StopReason.PREEMPTED
@@ -154,7 +154,7 @@ def _limits(settings: Settings) -> list[int]:
 def about(state: State, job: Job, settings: Settings) -> str:
     """For people: the queue of a job, and why it is in it."""
     of = _service(job, state.memos.rows.get((NAME, ORDER.subject(job))))
-    received = (attained(state, job) - of.forgotten) / SECOND
+    received = (attained_service(state, job) - of.forgotten) / SECOND
     return f"queue {of.queue + 1} of {len(_limits(settings)) + 1} by {received:.0f} device-seconds of service"
 
 
@@ -174,14 +174,14 @@ def stages(options: Options) -> Stages:
     def spares(state: State, job: Job) -> bool:
         return _service(job, state.memos.rows.get((NAME, ORDER.subject(job)))).preempted >= settings.budget
 
-    def noted(state: State, job: Job) -> Iterator[Remember]:
+    def remember_job(state: State, job: Job) -> Iterator[Remember]:
         return remember(state, job, settings)
 
     victims = victims_by_queue_order(NAME, spares)
     return Stages(
-        overtaking(victims.choose, noted),
+        overtaking(victims.choose, remember_job),
         ORDER,
         victims,
-        remember=noted,
+        remember=remember_job,
         about=lambda state, job: about(state, job, settings),
     )

@@ -79,7 +79,7 @@ def take_notes(state: State, notes: Notes, again: Noted = NOTHING) -> Generator[
 def _parked_by_policy(state: State, job_id: int) -> Unpark | None:
     """Resume a job that its former policy has parked: no other would. None: it is not parked by a policy."""
     operation = operation_of(state, job_id)
-    if operation is None or operation.phase is not OperationPhase.PARKED or operation.noted(BY_USER):
+    if operation is None or operation.phase is not OperationPhase.PARKED or operation.note_of(BY_USER):
         return None
     return Unpark(job_id, "the policy that parked it is not used any more")
 

@@ -26,7 +26,7 @@ class Slots(Protocol):
         """The kinds of slots on which a job with this spec, which has no alternatives, can run."""
         ...
 
-    def where(self, kind: int) -> str:
+    def place_of_kind(self, kind: int) -> str:
         """In which part of the scope the slots of the kind are, such as a pool; empty: anywhere."""
         ...
 

@@ -21,11 +21,11 @@ Choose = Callable[[State, Job, Rng], Plan | None]
 def in_any_configuration(choose: Choose) -> Choose:
     """The choice for the first of a job's configurations for which there is one. `choose` is asked for one configuration."""
 
-    def chosen(state: State, job: Job, rng: Rng) -> Plan | None:
+    def choose_in_any(state: State, job: Job, rng: Rng) -> Plan | None:
         plans = (choose(state, one, rng) for one in job.in_each_configuration())
         return next((plan for plan in plans if plan is not None), None)
 
-    return chosen
+    return choose_in_any
 
 
 class Ranked(NamedTuple):
@@ -100,7 +100,7 @@ class Stages(NamedTuple):
     are served, and again after that."""
     account: Callable[[State, str], Iterable[Remember]] = lambda _state, _subject: ()
     """The notes of the policy about a subject that its order charges, if runs that are charged to the subject began or ended;
-    and about a subject whose memo goes with no job (`memo.shared`), if that memo is due."""
+    and about a subject whose memo goes with no job (`memo.shared_subject`), if that memo is due."""
     about: Callable[[State, Job], str] = lambda _state, _job: ""
     """For people: the facts that decide where a queued job is in its queue."""
     shares: Callable[[State, str, Micros], Shares] | None = None

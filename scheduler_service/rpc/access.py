@@ -164,7 +164,7 @@ class Access:
         if self._tokens is None:
             return self._anybody
         token = await self._tokens.look_up(_secret(context))
-        if token is None or token.expired(wall_clock()):
+        if token is None or token.has_expired(wall_clock()):
             raise _over(token)
         return Caller(token.subject, frozenset({token.role}), token)
 
@@ -210,7 +210,7 @@ def _secret(context: Context) -> str:
 
 
 def _over(token: Token | None) -> Unauthenticated:
-    if token is not None and token.expires_us is not None and token.expired(wall_clock()):
+    if token is not None and token.expires_us is not None and token.has_expired(wall_clock()):
         when = datetime.fromtimestamp(token.expires_us / 1e6, UTC)
         return Unauthenticated(
             "TOKEN_EXPIRED",

@@ -5,7 +5,7 @@ from itertools import islice
 from operator import itemgetter
 
 from scheduler_service.core.model import Job, JobState, Reason
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named, lanes_of, queues_in
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages_within
@@ -60,7 +60,7 @@ def with_reason(job: Job, heads: Heads) -> Job:
     that waits for nodes that nobody before it could use names itself as the cause, and is behind nobody.
     """
     if job.cause_job == job.id:
-        return changed(job, cause_job=0)
+        return with_changes(job, cause_job=0)
     waits = job.held or job.eligible_us is not None or job.waits_for
     if job.state is JobState.QUEUED and job.reason in _ONLY_AT_HEAD and not waits:
         own, others = _queues_of(job)
@@ -68,7 +68,7 @@ def with_reason(job: Job, heads: Heads) -> Job:
         if head == job.id and job.reason is Reason.NONE:
             head = next((heads[other] for other in others if heads.get(other, job.id) != job.id), 0)
         if head and head != job.id:
-            return changed(job, reason=Reason.BEHIND, cause_job=head, detail="")
+            return with_changes(job, reason=Reason.BEHIND, cause_job=head, detail="")
     return job
 
 

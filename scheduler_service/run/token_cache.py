@@ -112,7 +112,7 @@ class Tokens:
         if not in_use:
             return
         for digest in in_use:  # first those for which the database need not be there
-            if self._entries[digest].token.expired(self._wall()):
+            if self._entries[digest].token.has_expired(self._wall()):
                 _end(self._entries[digest])
         found = await self._ask(in_use)
         for digest in in_use:
@@ -121,7 +121,7 @@ class Tokens:
                 self._forget(digest)
             elif entry is not None:
                 entry.token, entry.found = found[digest], now
-                if entry.token.expired(self._wall()):
+                if entry.token.has_expired(self._wall()):
                     _end(entry)
 
     def _forget(self, digest: bytes) -> None:

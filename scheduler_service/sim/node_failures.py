@@ -60,6 +60,6 @@ class Torn(NamedTuple):
 def torn_from_gang(task: Task, at: Micros) -> Torn:
     """Record a task that has just left others of its gang behind."""
     party = task.party
-    launched = party.life.job.spec.configured(party.launch.configuration)
+    launched = party.life.job.spec.in_configuration(party.launch.configuration)
     tasks = launched.tasks()
     return Torn(party.launch, at, tasks[0 if launched.elastic else task.key.task])  # it may have more by now

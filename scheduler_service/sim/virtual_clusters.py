@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from scheduler_service.core.messages import VcRequested
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Quota, VcPolicy
 from scheduler_service.core.model.values import SECOND
@@ -125,4 +125,4 @@ def at_submit(guarantee: Guarantee, policy: str) -> Callable[[SimJob], SimJob]:
     several devices.
     """
     asked = Guarantee.OVERFLOW if policy == "quota" and guarantee is Guarantee.GUARANTEED else guarantee
-    return lambda job: job._replace(spec=changed(job.spec, vc=job.vc, guarantee=asked))
+    return lambda job: job._replace(spec=with_changes(job.spec, vc=job.vc, guarantee=asked))

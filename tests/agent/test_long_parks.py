@@ -17,7 +17,7 @@ from node_agent.sharing.parking import accounting
 from node_agent.sharing.parking.ladder import Parked
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.profiles import Switching
-from scheduler_service.core.model.rows import made
+from scheduler_service.core.model.rows import make_row
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies.gandiva.slicing.settings import Settings
@@ -51,7 +51,7 @@ class Turns:
 
     def goes_by(self, seen: dict[int, pb.SliceObservation]) -> bool:
         """Whether the turns have another length now, by what the agent tells."""
-        runs = {RunKey(job, 1): made(Run, job_id=job, run=1, node=1, devices=(0,)) for job in (1, 2)}
+        runs = {RunKey(job, 1): make_row(Run, job_id=job, run=1, node=1, devices=(0,)) for job in (1, 2)}
         told = {
             RunKey(job, 1): Switching(
                 *(round(seconds(part) * SECOND) for part in (one.wait, one.park, one.resume, one.outlasted))

@@ -39,7 +39,7 @@ from scheduler_service.core.model import (
     RunPhase,
     StopReason,
 )
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
 from tests.core.acting import Base, fits_empty, untouched
@@ -88,9 +88,9 @@ class Asking(Base):
 
     @rule(data=st.data(), spec=SPECS)
     def submit_dependent(self, data: st.DataObject, spec: JobSpec) -> None:
-        self._submit("", changed(spec, dependencies=self._dependencies(data)))
+        self._submit("", with_changes(spec, dependencies=self._dependencies(data)))
 
-    @rule(demand=USUAL, filler=st.lists(SPECS.map(lambda spec: changed(spec, job_class=JobClass.BEST_EFFORT)), max_size=4))
+    @rule(demand=USUAL, filler=st.lists(SPECS.map(lambda spec: with_changes(spec, job_class=JobClass.BEST_EFFORT)), max_size=4))
     def submit_trial(self, demand: Vector, filler: list[JobSpec]) -> None:
         """To a cluster that was filled up first."""
         self.take(*(Submitted("ann", "", spec) for spec in filler))

@@ -101,7 +101,7 @@ def free_by_definition(pool: Pool, slots: Sequence[int]) -> list[list[tuple[int,
     shape = pool.shape
     shut = {leaf for level, cells in enumerate(pool.bound) for index in cells for leaf in leaves_of(shape, level, index)}
     opened = {(slot, i) for slot in slots for i in range(shape.devices) if pool.healthy(slot) >> i & 1} - shut
-    used = {(slot, i) for slot in slots for i in range(shape.devices) if pool.held(slot)[1] >> i & 1}
+    used = {(slot, i) for slot in slots for i in range(shape.devices) if pool.held_leaves(slot)[1] >> i & 1}
     found: list[list[tuple[int, int]]] = [[] for _ in shape.fan]
     for level, index in cells_of(shape, slots):
         inside = leaves_of(shape, level, index)
@@ -121,5 +121,5 @@ def cheapest_by_definition(pool: Pool, level: int) -> tuple[int, int] | None:
         for _, index in free_cells(pool, outer):
             for cell in range(index * fan, (index + 1) * fan):
                 inside = leaves_of(shape, level, cell)
-                found.append((sum(pool.held(slot)[1] >> i & 1 for slot, i in inside), outer))
+                found.append((sum(pool.held_leaves(slot)[1] >> i & 1 for slot, i in inside), outer))
     return min(found, default=None)

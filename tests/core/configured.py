@@ -7,7 +7,7 @@ from scheduler_service.core.model import (
     Configuration,
     JobSpec,
 )
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import Vector
 from scheduler_service.policies.chosen_stages import stages
@@ -28,7 +28,7 @@ def on_cpus(cpu: int = 4, **more: Any) -> Configuration:
 
 def either(devices: int = 8, *alternatives: Configuration, **more: Any) -> JobSpec:
     """So many devices, or four CPUs without any, or what is given."""
-    return changed(spec(devices), alternatives=alternatives or (on_cpus(),), **more)
+    return with_changes(spec(devices), alternatives=alternatives or (on_cpus(),), **more)
 
 
 def site(policy: Any = None, **settings: Any) -> Driver:

@@ -137,6 +137,6 @@ class EngineMachine(Asking, Acting):
             return any(self._can_never_start(other) for other in waits)
         state = self.driver.state
         return not any(
-            pack(one.spec.tasks(), state.free_resources.offered(state.among(one.spec)).copy())
+            pack(one.spec.tasks(), state.free_resources.offered_resources(state.suitable_for(one.spec)).copy())
             for one in job.in_each_configuration()
         )

@@ -4,8 +4,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from scheduler_service.core.exchange.book import Board, accept, agreed
-from scheduler_service.core.exchange.transitions import Booked, expired, posted, return_asked, turned, withdrawn
+from scheduler_service.core.exchange.book import Board, accept, rows_of_deal
+from scheduler_service.core.exchange.transitions import (
+    Booked,
+    advance_exchange,
+    expire_if_due,
+    prepare_posting,
+    return_asked,
+    withdrawn,
+)
 from scheduler_service.core.model.tenants.exchange import (
     Booking,
     Deal,
@@ -19,7 +26,7 @@ from scheduler_service.core.model.tenants.exchange import (
     posting_due,
 )
 from scheduler_service.core.model.values import Micros
-from scheduler_service.policies.hived.exchange.arbiter import Fits, Match, balanced, settle
+from scheduler_service.policies.hived.exchange.arbiter import Fits, Match, balance_surplus, settle
 
 HOUR: Micros = 3_600_000_000
 
@@ -70,7 +77,7 @@ class Market:
         return self._post(PostingKind.REQUEST, vc, what, **more)
 
     def _post(self, kind: PostingKind, vc: int, what: Lot, until: int = 10_000, **more: Any) -> int:
-        posting = posted(Posting(len(self.postings) + 1, kind, vc, what, self.now, until * HOUR, **more))
+        posting = prepare_posting(Posting(len(self.postings) + 1, kind, vc, what, self.now, until * HOUR, **more))
         self.postings[posting.id] = posting
         return posting.id
 
@@ -78,7 +85,7 @@ class Market:
         self.postings[posting] = withdrawn(self.postings[posting])
 
     def make(self, deal: Deal) -> list[Exchange]:
-        made = agreed(self.board, deal, len(self.exchanges) + 1)
+        made = rows_of_deal(self.board, deal, len(self.exchanges) + 1)
         self.deals.append(deal)
         for posting in made.postings:
             self.postings[posting.id] = posting
@@ -97,7 +104,7 @@ class Market:
             assert (entry.vc, entry.exchange, entry.what) not in self.entries
             self.entries[entry.vc, entry.exchange, entry.what] = entry
 
-    def settle(self, match: Match = balanced, fits: Fits = always) -> list[Deal]:
+    def settle(self, match: Match = balance_surplus, fits: Fits = always) -> list[Deal]:
         """The deals that were made."""
         made = []
         for deal in settle(self.board, self.surplus, match, fits):
@@ -121,9 +128,9 @@ class Market:
     def see(self) -> None:
         """Sees to what is due now."""
         for posting in self.postings.values():
-            self.postings[posting.id] = expired(posting, self.now)
+            self.postings[posting.id] = expire_if_due(posting, self.now)
         for exchange in list(self.exchanges.values()):
-            self.book(turned(exchange, self.now))
+            self.book(advance_exchange(exchange, self.now))
 
     def _due(self) -> Iterator[Micros]:
         dues = [*map(posting_due, self.postings.values()), *map(exchange_due, self.exchanges.values())]

@@ -4,7 +4,7 @@ from typing import Any
 
 from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.model import JobSpec, JobState, ShareMode
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from tests.core.driver import Driver, spec
 
 PACKED, SLICED = ShareMode.PACKED, ShareMode.SLICED
@@ -14,7 +14,7 @@ def part(fraction: float = 0, memory: int = 0, share: ShareMode | None = None, t
     """A job that asks for this fraction of a device, or for so many MiB of one."""
     mode = share or (SLICED if fraction else PACKED)
     ppm = round(fraction * 1_000_000)
-    return changed(spec(1, trial), gpu_fraction_ppm=ppm, gpu_memory_mib=memory, share=mode, **more)
+    return with_changes(spec(1, trial), gpu_fraction_ppm=ppm, gpu_memory_mib=memory, share=mode, **more)
 
 
 def ask(driver: Driver, what: JobSpec, user: str = "ann") -> int:

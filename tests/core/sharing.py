@@ -12,7 +12,7 @@ from scheduler_service.core.model import Job, JobState, Run, RunKey, ShareMode
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import SECOND, WHOLE, mask_of
-from scheduler_service.core.sharing.changes import packed, sliced, weighted
+from scheduler_service.core.sharing.changes import with_packed, with_sliced, with_weights
 from scheduler_service.core.sharing.equations import excess, parked_mib, time_share
 from scheduler_service.core.state.queue_keys import stands
 from scheduler_service.core.state.state import State
@@ -59,9 +59,9 @@ def _join(state: State, pick: Pick) -> Action | None:
     rows, memory = _with_holders(state, spots, pick)
     own = tuple((key, pick(MEMORY)) for key in keys)
     if rows and pick((True, False)):
-        rows = packed(rows, pick(range(len(rows))), keys)
+        rows = with_packed(rows, pick(range(len(rows))), keys)
     else:
-        rows = sliced(rows, keys, pick((1, 1, 2, 3)))
+        rows = with_sliced(rows, keys, pick((1, 1, 2, 3)))
     share = Share(rows, (*memory, *own), pick((SECOND, 60 * SECOND)), pick((False, False, True)))
     return Place(job.id, tuple(spots), _guaranteed(state, job, pick), share=share)
 
@@ -77,7 +77,7 @@ def _come(state: State, pick: Pick) -> Action | None:
         if holders and job.id not in holders:
             keys = [RunKey(job.id, job.next_run, rank) for rank in range(len(spots))]
             shared, memory = _with_holders(state, spots, pick)
-            share = Share(sliced(shared, keys), tuple((key, MEMORY[0]) for key in [*(key for key, _ in memory), *keys]))
+            share = Share(with_sliced(shared, keys), tuple((key, MEMORY[0]) for key in [*(key for key, _ in memory), *keys]))
             guaranteed = any(run.guaranteed for run in state.runs_of(job.id))
             return Migrate(job.id, tuple(spots), "", guaranteed, share)
     return None
@@ -85,7 +85,7 @@ def _come(state: State, pick: Pick) -> Action | None:
 
 def _spots(state: State, job: Job, pick: Pick) -> list[Spot] | None:
     """For each task a node, and devices of which nobody else of the launch has any."""
-    spec, taken, spots = job.spec.configured(0), dict[int, int](), list[Spot]()
+    spec, taken, spots = job.spec.in_configuration(0), dict[int, int](), list[Spot]()
     nodes = sorted(state.nodes.rows)
     for demand in spec.tasks():
         node = pick(nodes)
@@ -112,7 +112,7 @@ def _with_holders(state: State, spots: Sequence[Spot], pick: Pick) -> tuple[tupl
         rows += state.share_groups.rows[number].rows
     for job_id in sorted({run.job_id for run in holders.values() if not run.group}):
         keys = [run.key for run in state.runs_of(job_id)]
-        rows = packed(rows, 0, keys) if rows and pick((True, False, False)) else sliced(rows, keys, pick((1, 2)))
+        rows = with_packed(rows, 0, keys) if rows and pick((True, False, False)) else with_sliced(rows, keys, pick((1, 2)))
     memory = [key for row in rows for key in row.runs if not state.runs.rows[key].device_memory_mib]
     return rows, tuple((key, pick(MEMORY)) for key in dict.fromkeys(memory))
 
@@ -144,13 +144,13 @@ def _rearrange(state: State, pick: Pick) -> Action | None:
     jobs = sorted({key.job_id for row in rows for key in row.runs})
     keys_of = {job: [run.key for run in state.runs_of(job)] for job in jobs}
     if how == "weights":
-        rows = weighted(rows, [pick((1, 2, 5)) for _ in rows])
+        rows = with_weights(rows, [pick((1, 2, 5)) for _ in rows])
     elif how == "together":
         rows = (Row(tuple(sorted(key for keys in keys_of.values() for key in keys))),)
     elif how == "apart":
         rows = tuple(Row(tuple(keys_of[job]), pick((1, 2))) for job in jobs)
     else:
-        rows = sliced(rows, keys_of[pick(jobs)])
+        rows = with_sliced(rows, keys_of[pick(jobs)])
     memory = tuple((key, pick(MEMORY)) for key in keys_of[pick(jobs)]) if pick((True, False)) else ()
     return Share(rows, memory, pick((SECOND, 60 * SECOND)), pick((False, group.open)))
 

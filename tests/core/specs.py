@@ -17,7 +17,7 @@ from scheduler_service.core.model import (
     TaskGroup,
 )
 from scheduler_service.core.model.configurations import ANY_NODE
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add
@@ -107,7 +107,7 @@ def _with_part(spec: JobSpec, part: tuple[int, int, ShareMode] | None) -> JobSpe
         return spec
     fraction, memory, share = part
     demand = spec.demand._replace(devices=1)
-    return changed(spec, demand=demand, gpu_fraction_ppm=fraction, gpu_memory_mib=memory, share=share)
+    return with_changes(spec, demand=demand, gpu_fraction_ppm=fraction, gpu_memory_mib=memory, share=share)
 
 
 _WHOLE: st.SearchStrategy[JobSpec] = st.builds(
@@ -126,7 +126,7 @@ _WHOLE: st.SearchStrategy[JobSpec] = st.builds(
     nodes=NODES,
     alternatives=ALTERNATIVES,
     project=st.sampled_from(("", "", "p", "q")),
-).map(lambda spec: changed(spec, min_tasks=1, max_tasks=4) if len(spec.gang) == 1 and not spec.alternatives else spec)
+).map(lambda spec: with_changes(spec, min_tasks=1, max_tasks=4) if len(spec.gang) == 1 and not spec.alternatives else spec)
 """Gangs of one group are elastic."""
 SPECS: st.SearchStrategy[JobSpec] = st.builds(_with_part, _WHOLE, PARTS)
 

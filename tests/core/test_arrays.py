@@ -22,7 +22,7 @@ from scheduler_service.core.model import (
     Retry,
     RunPhase,
 )
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.queue_keys import own_lane
 from scheduler_service.policies.options import PreemptionSettings
@@ -34,7 +34,7 @@ TWO = Vector(4_000, 8_192, 2)
 
 
 def array(size: int, at_once: int = 0, **more: Any) -> JobSpec:
-    return changed(spec(), array=Array(size, at_once), **more)
+    return with_changes(spec(), array=Array(size, at_once), **more)
 
 
 def cluster(capacity: Vector = TWO) -> Driver:
@@ -153,7 +153,7 @@ def test_cancel_of_a_trial_array_gives_up_what_is_kept_for_it() -> None:
     d = cluster()
     best_effort = d.submit(spec())
     d.start(best_effort)
-    job = d.submit(changed(spec(trial=True), array=Array(3)))
+    job = d.submit(with_changes(spec(trial=True), array=Array(3)))
     assert counts(d, job) == (1, 1, 0, 0)
     assert d.earmark(job) is not None
     d.cancel(job)

@@ -43,7 +43,7 @@ def loaded(racks: int) -> Pool:
     while held < racks * 128 * 3 // 5:
         found = pool.opportunistic(n := rng.choice((1, 2, 4, 8)))
         assert found is not None
-        pool.set_opportunistic(found[0], pool.held(found[0])[1] | found[1])
+        pool.set_opportunistic(found[0], pool.held_leaves(found[0])[1] | found[1])
         held += n
     pool.opportunistic(1)
     return pool
@@ -54,13 +54,13 @@ def bind(pool: Pool, level: int) -> int:
     assert index is not None
     pool.bind(level, index, 1)
     ((slot, mask),) = leaves(pool.shape, level, index)
-    pool.set_guaranteed(slot, pool.held(slot)[0] | mask)
+    pool.set_guaranteed(slot, pool.held_leaves(slot)[0] | mask)
     return index
 
 
 def unbind(pool: Pool, level: int, index: int) -> None:
     ((slot, mask),) = leaves(pool.shape, level, index)
-    pool.set_guaranteed(slot, pool.held(slot)[0] & ~mask)
+    pool.set_guaranteed(slot, pool.held_leaves(slot)[0] & ~mask)
     pool.unbind(level, index)
 
 

@@ -57,17 +57,17 @@ class Cells(RuleBasedStateMachine):
         self.pool.set_node(slot, mask)
 
     def set_guaranteed(self, slot: int, mask: int) -> None:
-        old = self.pool.held(slot)[0]
+        old = self.pool.held_leaves(slot)[0]
         self.undo.append(lambda: self.pool.set_guaranteed(slot, old))
         self.pool.set_guaranteed(slot, mask)
 
     def set_opportunistic(self, slot: int, mask: int) -> None:
-        old = self.pool.held(slot)[1]
+        old = self.pool.held_leaves(slot)[1]
         self.undo.append(lambda: self.pool.set_opportunistic(slot, old))
         self.pool.set_opportunistic(slot, mask)
 
     def set_quota(self, vc: int, level: int, count: int) -> None:
-        old = self.pool.promises.owned(vc, level)
+        old = self.pool.promises.count_owned(vc, level)
         self.undo.append(lambda: self.pool.set_quota(vc, level, old))
         self.pool.set_quota(vc, level, count)
 
@@ -91,7 +91,7 @@ class Cells(RuleBasedStateMachine):
         pool, level = self.pool, min(level, self.pool.shape.top)
         if not pool.promises.free_of(vc, level):
             return
-        doomed, before, held = pool.doomed(vc, level), pool.shortfall(), pool.holds()
+        doomed, before, held = pool.count_doomed(vc, level), pool.shortfall(), pool.holds()
         best = cheapest_by_definition(pool, level)
         cell = to_bind(pool, vc, level, need)
         assert (best is None) == (pool.balance().obtainable[level] == 0)
@@ -107,14 +107,14 @@ class Cells(RuleBasedStateMachine):
                 for _, index in free_cells(pool, k)
                 if inside <= leaves_of(pool.shape, k, index)
             ]  # fmt: skip
-            assert (sum(pool.held(slot)[1] >> i & 1 for slot, i in inside), *outer) == best
+            assert (sum(pool.held_leaves(slot)[1] >> i & 1 for slot, i in inside), *outer) == best
         else:
             assert sum(pool.healthy(slot) >> i & 1 for slot, i in inside) >= max(1, need)
         self.bind(level, cell, vc)
         assert all(after <= was for after, was in zip(pool.shortfall(), before, strict=True))
         for slot, mask in leaves(pool.shape, level, cell):
-            self.set_guaranteed(slot, pool.held(slot)[0] | mask & pool.healthy(slot) & fill)
-            self.set_opportunistic(slot, pool.held(slot)[1] & ~pool.held(slot)[0])
+            self.set_guaranteed(slot, pool.held_leaves(slot)[0] | mask & pool.healthy(slot) & fill)
+            self.set_opportunistic(slot, pool.held_leaves(slot)[1] & ~pool.held_leaves(slot)[0])
 
     @precondition(lambda self: any(self.pool.bound))
     @rule(pick=st.integers(0))
@@ -124,10 +124,10 @@ class Cells(RuleBasedStateMachine):
         level, index = all_[pick % len(all_)]
         before = pool.shortfall()
         owner = pool.bound[level][index]
-        legal = len(pool.bound_of(owner, level)) <= pool.promises.owned(owner, level)
+        legal = len(pool.bound_of(owner, level)) <= pool.promises.count_owned(owner, level)
         well = all(pool.healthy(slot) & mask == mask for slot, mask in leaves(pool.shape, level, index))
         for slot, mask in leaves(pool.shape, level, index):
-            self.set_guaranteed(slot, pool.held(slot)[0] & ~mask)
+            self.set_guaranteed(slot, pool.held_leaves(slot)[0] & ~mask)
         self.unbind(level, index)
         if well or not legal:  # what is missing at a level goes first to those above, so it may be missing below instead
             assert pool.shortfall()[::-1] <= before[::-1]
@@ -151,20 +151,20 @@ class Cells(RuleBasedStateMachine):
         assert mask & ~pool.idle(slot) == 0
         if any(count >= n for count in outside.values()):
             assert not any(mask >> i & 1 and (slot, i) in bound for i in range(pool.shape.devices))
-            dirty = [count for at, count in outside.items() if count >= n and pool.held(at)[1]]
+            dirty = [count for at, count in outside.items() if count >= n and pool.held_leaves(at)[1]]
             if dirty:
-                assert pool.held(slot)[1]
+                assert pool.held_leaves(slot)[1]
                 assert outside[slot] == min(dirty)
         else:
             assert pool.idle(slot).bit_count() == min(
                 pool.idle(at).bit_count() for at in self.slots if pool.idle(at).bit_count() >= n
             )
-        self.set_opportunistic(slot, pool.held(slot)[1] | mask)
+        self.set_opportunistic(slot, pool.held_leaves(slot)[1] | mask)
 
     @rule(pick=st.integers(0), mask=st.integers(0))
     def reclaim(self, pick: int, mask: int) -> None:
         slot = self.slots[pick % len(self.slots)]
-        self.set_opportunistic(slot, self.pool.held(slot)[1] & mask)
+        self.set_opportunistic(slot, self.pool.held_leaves(slot)[1] & mask)
 
     @rule(pick=st.integers(0), mask=st.integers(0), beyond=st.booleans())
     def health(self, pick: int, mask: int, beyond: bool) -> None:

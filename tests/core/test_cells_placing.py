@@ -27,7 +27,7 @@ def used_pool(shape: Shape, rng: Random) -> tuple[Pool, range]:
         pool.set_node(slot, (1 << shape.devices) - 1 & ~(rng.getrandbits(shape.devices) if rng.random() < 0.1 else 0))
     for _ in range(rng.randrange(2, 20)):
         owner, level = rng.choice((ME, ME, OTHER)), rng.randrange(len(shape.fan))
-        pool.set_quota(owner, level, pool.promises.owned(owner, level) + 1)
+        pool.set_quota(owner, level, pool.promises.count_owned(owner, level) + 1)
         index = to_bind(pool, owner, level)
         if index is not None:
             pool.bind(level, index, owner)
@@ -53,7 +53,7 @@ def by_definition(
     found = []
     for slot in slots:
         for mask, owner in pool.units_at(slot).items():
-            held = pool.held(slot)[0] & ~gone.get(slot, 0) | taken.get(slot, 0)
+            held = pool.held_leaves(slot)[0] & ~gone.get(slot, 0) | taken.get(slot, 0)
             available = pool.healthy(slot) & mask & ~held
             if owner == ME and available.bit_count() >= leaves:
                 found.append((available.bit_count(), distance(slot), slot, available))
@@ -67,11 +67,13 @@ def test_places_are_tried_in_the_order_of_the_definition(shape: Shape, gone: boo
     rng, most = Random(shape.devices), 0
     for _ in range(60):
         pool, slots = used_pool(shape, rng)
-        leaving = {slot: pool.held(slot)[0] & rng.getrandbits(shape.devices) for slot in slots if gone and rng.random() < 0.3}
+        leaving = {
+            slot: pool.held_leaves(slot)[0] & rng.getrandbits(shape.devices) for slot in slots if gone and rng.random() < 0.3
+        }
         units = AvailableUnits(pool, ME, leaving, several=True)
         for slot in rng.sample(slots, rng.randrange(4)):
             if mask := pool.available(slot, pool.bound_at(slot)) & rng.getrandbits(shape.devices):
-                units.take(slot, mask)
+                units.take_leaves(slot, mask)
         for leaves in range(1, shape.devices + 1):
             expected, tried = by_definition(pool, leaving, units.taken, slots, leaves), []
             for place in units.tightest(leaves, None):

@@ -61,17 +61,17 @@ def test_a_doomed_cell_is_shown_to_those_who_could_not_have_it() -> None:
     pool = pool_of(ONE_GPU_NODES, 3, {(A, 0): 2, (B, 0): 1})
     assert bound(pool, A, 0) == 0
     pool.set_node(1, 0)
-    assert (pool.doomed(A, 0), pool.doomed(B, 0)) == (0, 0)
+    assert (pool.count_doomed(A, 0), pool.count_doomed(B, 0)) == (0, 0)
     assert pool.shortfall() == (1,)
     assert bound(pool, B, 0) == 2
-    assert (pool.doomed(A, 0), pool.doomed(B, 0)) == (1, 0)
+    assert (pool.count_doomed(A, 0), pool.count_doomed(B, 0)) == (1, 0)
     pool.unbind(0, 2)
-    assert (pool.doomed(A, 0), pool.doomed(B, 0)) == (0, 0)
+    assert (pool.count_doomed(A, 0), pool.count_doomed(B, 0)) == (0, 0)
     pool.set_node(2, None)
-    assert (pool.doomed(A, 0), pool.doomed(B, 0)) == (1, 1)
+    assert (pool.count_doomed(A, 0), pool.count_doomed(B, 0)) == (1, 1)
     assert bound(pool, B, 0) is None
     pool.set_node(2, 1)
-    assert (pool.doomed(A, 0), pool.doomed(B, 0)) == (0, 0)
+    assert (pool.count_doomed(A, 0), pool.count_doomed(B, 0)) == (0, 0)
 
 
 def test_infeasible_quotas() -> None:
@@ -108,7 +108,7 @@ def test_who_has_doomed_cells_takes_the_partly_faulty_ones() -> None:
     pool = pool_of(RACKS, 6, {(A, RACK): 2, (B, RACK): 1})
     for slot in (3, 4, 5):
         pool.set_node(slot, 0)
-    assert (pool.doomed(A, RACK), pool.doomed(B, RACK)) == (1, 0)
+    assert (pool.count_doomed(A, RACK), pool.count_doomed(B, RACK)) == (1, 0)
     assert bound(pool, A, RACK, need=1) == 1  # n3 is in it
     assert list(pool.units(A)) == [(8, 2, 0xFF)]
     assert bound(pool, B, RACK, need=1) == 0  # n1
@@ -122,7 +122,7 @@ def test_a_faulty_cell_is_not_taken_where_another_has_a_claim_to_what_is_well_of
     pool.set_node(3, None)
     assert pool.shortfall() == (0, 0, 0, 0, 1)
     assert bound(pool, A, RACK, need=16) == 0
-    assert pool.doomed(A, RACK) == 1
+    assert pool.count_doomed(A, RACK) == 1
     assert bound(pool, A, RACK, need=1) is None  # node 2 is B's
     assert bound(pool, B, NODE) == 2
     assert bound(pool, A, RACK, need=1) is None  # and bound now
@@ -131,7 +131,7 @@ def test_a_faulty_cell_is_not_taken_where_another_has_a_claim_to_what_is_well_of
 def test_a_part_of_a_faulty_node_serves_too() -> None:
     pool = pool_of(P100, 1, {(A, 2): 2})
     pool.set_node(0, 0b0001_1111)
-    assert pool.doomed(A, 2) == 1
+    assert pool.count_doomed(A, 2) == 1
     assert bound(pool, A, 2, need=1) == 1
     assert bound(pool, A, 2, need=1) == 0
     assert list(pool.units(A)) == [(1, 0, 0xF0), (4, 0, 0x0F)]
@@ -161,7 +161,7 @@ def test_opportunistic_work_and_the_buddy_begin_at_opposite_ends() -> None:
         found = pool.opportunistic(n)
         assert found is not None
         placed.append(found)
-        pool.set_opportunistic(found[0], pool.held(found[0])[1] | found[1])
+        pool.set_opportunistic(found[0], pool.held_leaves(found[0])[1] | found[1])
     assert placed == [(7, 0x01), (6, 0xFF), (7, 0xF0), (7, 0x0E), (5, 0x03)]
     assert [bound(pool, A, NODE) for _ in range(4)] == [0, 1, 2, 3]
 

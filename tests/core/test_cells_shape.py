@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_service.core.cells.closeness import closest_devices, device_tree
-from scheduler_service.core.cells.shape import Shape, cell_mask, height_of, parts, pick, pick_cell, touching, whole
+from scheduler_service.core.cells.shape import Shape, cell_mask, height_of, parts, pick, pick_cell, touching, whole_cells
 from scheduler_service.core.model.values import mask_of
 from tests.core.cells import P100
 
@@ -40,7 +40,7 @@ def test_whole_cells_are_those_whose_parent_is_not(node: tuple[Shape, int, int])
     shape, mask, _ = node
     full = {(level, i) for level, i, cell in cells(shape) if cell & ~mask == 0}
     highest = {(k, i) for k, i in full if k == shape.node or (k + 1, i // shape.fan[k + 1]) not in full}
-    assert {(k, i) for k, inside in enumerate(whole(shape, mask)) for i in inside} == highest
+    assert {(k, i) for k, inside in enumerate(whole_cells(shape, mask)) for i in inside} == highest
     assert sum(part.mask for part in parts(shape, mask)) == mask
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler_service.core.enact import enact
-from scheduler_service.core.lifecycle.desired import desired
+from scheduler_service.core.lifecycle.desired import desired_order
 from scheduler_service.core.messages import (
     AddEarmark,
     Place,
@@ -20,7 +20,7 @@ from scheduler_service.core.model import (
     NodeSelector,
     TaskGroup,
 )
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import Vector
 from tests.core.configured import LARGE, SMALL, either, on_cpus, site
@@ -31,10 +31,10 @@ from tests.core.test_enact import DECISION, Desk
 
 
 def test_an_alternative_takes_command_and_environment_from_the_job_where_it_gives_none() -> None:
-    job = changed(spec(8), command=("a",), environment=(("A", "1"), ("B", "1")), estimate_us=9, device_memory_mib=1)
+    job = with_changes(spec(8), command=("a",), environment=(("A", "1"), ("B", "1")), estimate_us=9, device_memory_mib=1)
     nodes = NodeSelector(names=("n2",))
     alternatives = (on_cpus(), on_cpus(2, command=("b",), environment=(("B", "2"), ("C", "2")), estimate_us=5, nodes=nodes))
-    first, second, third = changed(job, alternatives=alternatives).in_each_configuration()
+    first, second, third = with_changes(job, alternatives=alternatives).in_each_configuration()
     assert first == job
     assert (second.command, second.environment, second.demand) == (job.command, job.environment, Vector(4_000, 1024))
     assert (second.estimate_us, second.device_memory_mib) == (0, 0), "what is of its own is not taken over"
@@ -48,11 +48,11 @@ def test_a_view_is_of_one_configuration_and_knows_its_number() -> None:
     job = d.job(d.submit(either(8, on_cpus(), on_cpus(2))))
     views = job.in_each_configuration()
     assert [(view.configuration, view.spec) for view in views] == list(enumerate(job.spec.in_each_configuration()))
-    assert [job.configured(number) for number in range(3)] == list(views)
+    assert [job.in_configuration(number) for number in range(3)] == list(views)
     assert all(view.launch_spec is view.spec for view in views)
     plain = d.job(d.submit(spec()))
     assert plain.in_each_configuration() == (plain,)
-    assert plain.configured(0) is plain
+    assert plain.in_configuration(0) is plain
 
 
 def test_each_configuration_is_checked_when_the_job_comes() -> None:
@@ -128,7 +128,7 @@ def test_a_launch_is_told_the_configuration_that_was_chosen() -> None:
     d.do(Place(1, (Spot(2),), configuration=1))
     job, run = d.job(1), d.run(1)
     assert (job.configuration, run.demand, run.devices) == (1, Vector(4_000, 1024), ())
-    order = desired(job, run)
+    order = desired_order(job, run)
     assert order is not None
     assert isinstance(order.desired, Running)
     told = order.desired.job.launch_spec

@@ -21,7 +21,7 @@ from scheduler_service.core.model import (
     Retry,
     TaskGroup,
 )
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.chosen_stages import stages
@@ -60,9 +60,11 @@ def test_a_preempted_job_starts_again_in_another_configuration_and_its_times_add
 
 def test_without_an_estimate_of_a_configuration_its_time_counts_as_the_other_s() -> None:
     d = site()
-    job = changed(d.job(d.submit(either(8, estimate_us=100 * SECOND))), ran_in=(10 * SECOND, 20 * SECOND), ran_us=30 * SECOND)
+    job = with_changes(
+        d.job(d.submit(either(8, estimate_us=100 * SECOND))), ran_in=(10 * SECOND, 20 * SECOND), ran_us=30 * SECOND
+    )
     assert (work_left(job, 0), work_left(job, 1)) == (70 * SECOND, None)
-    late = changed(job, ran_in=(150 * SECOND, 0))
+    late = with_changes(job, ran_in=(150 * SECOND, 0))
     assert work_left(late, 0) == -50 * SECOND
 
 
@@ -107,7 +109,7 @@ def test_a_gang_beside_a_single_task() -> None:
     """Both ways: a gang that becomes one task, and one task that becomes a gang."""
     d = site(gang_start_us=60 * SECOND)
     task = Vector(1_000, 1_024, 4)
-    gang = changed(spec(8), demand=Vector(2_000, 2_048, 8), gang=(TaskGroup(2, task),), alternatives=(on_cpus(),))
+    gang = with_changes(spec(8), demand=Vector(2_000, 2_048, 8), gang=(TaskGroup(2, task),), alternatives=(on_cpus(),))
     job = d.submit(gang)
     for rank in range(2):
         d.step(d.ready(job, rank))
@@ -153,7 +155,7 @@ def test_what_is_kept_is_for_the_configuration_for_which_runs_leave() -> None:
     d = site(min_run_us=0)
     holds, victim = d.trial(8), d.submit(spec(0, cpu=4_000))
     d.start(holds, victim)
-    trial = d.submit(changed(either(8), job_class=JobClass.TRIAL))
+    trial = d.submit(with_changes(either(8), job_class=JobClass.TRIAL))
     kept = d.earmark(trial)
     assert kept is not None
     assert (kept.configuration, kept.node, kept.want, kept.phase) == (1, 2, Vector(4_000, 1024), EarmarkPhase.VACATING)
@@ -182,7 +184,7 @@ def test_a_job_with_something_kept_starts_there_though_its_node_has_other_labels
 def test_a_job_of_which_no_configuration_fits_any_more_says_why_for_each_and_starts_when_one_does() -> None:
     d = site()
     asks = either(8, on_cpus(cells=CellRequest()), nodes=NodeSelector(names=("n1",)))
-    asks = changed(asks, alternatives=(on_cpus(nodes=NodeSelector(names=("n2",))),))
+    asks = with_changes(asks, alternatives=(on_cpus(nodes=NodeSelector(names=("n2",))),))
     jobs = [d.submit(asks) for _ in range(3)]
     d.start(*jobs[:2])
     for name in ("n1", "n2"):
@@ -226,13 +228,13 @@ def test_why_it_waits_is_told_for_each_configuration() -> None:
 
 
 def timed(what: JobSpec, seconds: int) -> JobSpec:
-    return changed(what, time_limit_us=seconds * SECOND, grace_us=0)
+    return with_changes(what, time_limit_us=seconds * SECOND, grace_us=0)
 
 
 def test_backfill_reserves_for_the_configuration_that_has_room_soonest() -> None:
     d = site(backfill)
     n2 = NodeSelector(names=("n2",))
-    d.start(d.submit(timed(spec(8), 100)), d.submit(timed(changed(spec(0, cpu=4_000), nodes=n2), 20)))
+    d.start(d.submit(timed(spec(8), 100)), d.submit(timed(with_changes(spec(0, cpu=4_000), nodes=n2), 20)))
     head = d.submit(either(8, on_cpus(nodes=n2)))
     assert d.job(head).reason is Reason.NO_ROOM
     [first, second] = [reserve(d.state, way) for way in d.job(head).in_each_configuration()]
@@ -251,9 +253,9 @@ def test_backfill_reserves_for_the_configuration_that_has_room_soonest() -> None
 def test_what_would_delay_the_soonest_configuration_waits() -> None:
     d = site(backfill)
     n2 = NodeSelector(names=("n2",))
-    d.start(d.submit(timed(spec(8), 100)), d.submit(timed(changed(spec(0, cpu=2_000), nodes=n2), 20)))
+    d.start(d.submit(timed(spec(8), 100)), d.submit(timed(with_changes(spec(0, cpu=2_000), nodes=n2), 20)))
     head = d.submit(either(8, on_cpus(nodes=n2)))
-    late, soon = (d.submit(timed(changed(spec(0, cpu=2_000), nodes=n2), seconds)) for seconds in (30, 20))
+    late, soon = (d.submit(timed(with_changes(spec(0, cpu=2_000), nodes=n2), seconds)) for seconds in (30, 20))
     assert [d.job(job).state for job in (head, late, soon)] == [JobState.QUEUED, JobState.QUEUED, JobState.STARTING]
 
 
@@ -283,7 +285,7 @@ def test_the_state_made_of_the_rows_alone_goes_on_where_it_was() -> None:
     assert again.snapshot() == d.state.snapshot()
     check(again)
     assert again.jobs.rows[second].launch_spec == d.job(second).launch_spec
-    assert again.among(d.job(waits).spec.configured(1)).bits == 0b100  # type: ignore[union-attr]
+    assert again.suitable_for(d.job(waits).spec.in_configuration(1)).bits == 0b100  # type: ignore[union-attr]
     d.state = again
     d.exit(first, yielded=True)
     assert d.states(trial) == [JobState.STARTING]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scheduler_service.core.errors import AlreadyExists
 from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.model import Configuration, JobSpec, JobState, NodeSelector, ShareMode, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import UNSET, Vector, add
@@ -27,7 +27,7 @@ CAPACITIES = st.builds(
 
 
 def asks(devices: int = 1, cpu: int = UNSET, memory: int = UNSET, **more: object) -> JobSpec:
-    return changed(spec(devices), demand=Vector(cpu, memory, devices), **more)
+    return with_changes(spec(devices), demand=Vector(cpu, memory, devices), **more)
 
 
 def share(amount: int, devices: int, left: int) -> int:
@@ -130,9 +130,9 @@ def test_before_the_first_node_comes_a_device_has_one_cpu() -> None:
 def test_each_task_group_and_each_configuration_has_its_own() -> None:
     d = site(LARGE, LARGE)
     groups = (TaskGroup(2, Vector(UNSET, UNSET, 4)), TaskGroup(1, Vector(1000, 512, 0)))
-    gang = changed(spec(8), gang=groups, demand=Vector(UNSET, UNSET, 8))
+    gang = with_changes(spec(8), gang=groups, demand=Vector(UNSET, UNSET, 8))
     other = Configuration(Vector(UNSET, 100, 1))
-    job = d.job(d.submit(changed(gang, alternatives=(other,)))).spec
+    job = d.job(d.submit(with_changes(gang, alternatives=(other,)))).spec
     assert [group.demand for group in job.gang] == [(28_000, 4 * 31 * GIB, 4), (1000, 512, 0)]
     assert job.demand == add(Vector(56_000, 8 * 31 * GIB, 8), Vector(1000, 512, 0))
     assert job.alternatives[0].demand == (7_000, 100, 1)
@@ -144,7 +144,7 @@ def test_the_same_request_is_the_same_job_whatever_nodes_have_come_meanwhile() -
     d.join("n9", capacity=NARROW)
     assert d.reply(Submitted("ann", "r", asks(2))) == Accepted(first)
     assert d.reply(Submitted("ann", "r", asks(2, cpu=14_000))) == Accepted(first)
-    for other in (asks(1), asks(2, cpu=1_000), changed(asks(2), gang=(TaskGroup(1, Vector(UNSET, UNSET, 2)),))):
+    for other in (asks(1), asks(2, cpu=1_000), with_changes(asks(2), gang=(TaskGroup(1, Vector(UNSET, UNSET, 2)),))):
         assert isinstance(d.reply(Submitted("ann", "r", other)), AlreadyExists)
 
 
@@ -153,6 +153,6 @@ def test_cells_bring_their_share(percent: int) -> None:
     t = Tenants({"a": "FOUR", "b": "SIX"}, host_percent=percent)
     for name, pool in (("one", "FOUR"), ("two", "SIX")):
         t.vc(name, (next(p for p in t.state.pools.in_order() if t.state.pools.models[p] == pool), "node", 1))
-    jobs = [t.submit(changed(request("one", 1), demand=Vector(UNSET, UNSET, 1))) for _ in range(5)]
+    jobs = [t.submit(with_changes(request("one", 1), demand=Vector(UNSET, UNSET, 1))) for _ in range(5)]
     assert t.job(jobs[0]).spec.demand == (4_000 * (100 - percent) // 100, 16_384 * (100 - percent) // 100, 1)
     assert [t.job(job).state for job in jobs] == [JobState.STARTING] * 4 + [JobState.QUEUED]

@@ -6,7 +6,7 @@ from scheduler_service.core.engine import step
 from scheduler_service.core.errors import FailedPrecondition, LookupNeeded, NotFound
 from scheduler_service.core.messages import Accepted, CancelRequested, HoldRequested, RunExited, Submitted, UpdateRequested
 from scheduler_service.core.model import Array, Dependency, DependencyKind, EventKind, Job, JobState, Reason, Retry
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import PreemptionSettings
@@ -22,7 +22,7 @@ def after(*pairs: tuple[int, DependencyKind]) -> tuple[Dependency, ...]:
 
 
 def waiting(d: Driver, *pairs: tuple[int, DependencyKind], trial: bool = False) -> int:
-    return d.submit(changed(spec(trial=trial), dependencies=after(*pairs)))
+    return d.submit(with_changes(spec(trial=trial), dependencies=after(*pairs)))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_all_must_hold() -> None:
 def test_a_retry_is_no_end() -> None:
     d = Driver()
     d.join()
-    first = d.submit(changed(spec(), retry=Retry(1)))
+    first = d.submit(with_changes(spec(), retry=Retry(1)))
     job = waiting(d, (first, FAILED))
     d.exit(first, exit_code=1)
     assert d.job(job).state is JobState.QUEUED
@@ -103,7 +103,7 @@ def test_a_held_job_stays_held_when_what_it_waited_for_has_ended() -> None:
 def test_an_array_is_over_when_all_its_elements_are() -> None:
     d = Driver()
     d.join()
-    array = d.submit(changed(spec(), array=Array(2)))
+    array = d.submit(with_changes(spec(), array=Array(2)))
     good, bad = waiting(d, (array, OK)), waiting(d, (array, FAILED))
     one, two = sorted(d.state.elements_of[array])
     d.exit(one, exit_code=1)
@@ -118,10 +118,12 @@ def test_a_chain_of_five_thousand_ends_without_recursion() -> None:
     d = Driver(policy)
     state: State = d.state
     first = d.submit()
-    rows = [changed(d.job(first), id=first + n, waits_for=after((first + n - 1, OK)), request_id="") for n in range(1, 5_000)]
+    rows = [
+        with_changes(d.job(first), id=first + n, waits_for=after((first + n - 1, OK)), request_id="") for n in range(1, 5_000)
+    ]
     for row in rows:
         state.put(state.jobs, row.id, row)
-    state.put(state.cluster_table, 0, changed(state.cluster, next_job=first + 5_000))
+    state.put(state.cluster_table, 0, with_changes(state.cluster, next_job=first + 5_000))
     state.adopt()
     taken = step(state, [CancelRequested(first)], EPOCH, seeded(), policy)
     assert taken.replies == (Accepted(first),)
@@ -141,7 +143,7 @@ def test_a_chain_of_five_thousand_ends_without_recursion() -> None:
 
 def test_what_is_not_live_must_be_looked_up_first() -> None:
     d = Driver()
-    reply = d.reply(Submitted("ann", "", changed(spec(), dependencies=after((7, OK), (8, ANY)))))
+    reply = d.reply(Submitted("ann", "", with_changes(spec(), dependencies=after((7, OK), (8, ANY)))))
     assert isinstance(reply, LookupNeeded)
     assert isinstance(reply, NotFound)
     assert reply.jobs == (7, 8)
@@ -163,7 +165,7 @@ def test_what_has_ended_holds_already_or_never_will(kind: DependencyKind, end: J
     d = Driver()
     d.join()
     d.exit(d.submit())
-    reply = d.reply(Submitted("ann", "", changed(spec(), dependencies=after((1, kind))), ends=((1, end),)))
+    reply = d.reply(Submitted("ann", "", with_changes(spec(), dependencies=after((1, kind))), ends=((1, end),)))
     if taken:
         assert reply == Accepted(2)
         assert d.job(2).state is JobState.STARTING
@@ -177,7 +179,7 @@ def test_what_ends_in_the_same_batch_is_awaited_or_gone() -> None:
     d = Driver()
     d.join()
     first = d.submit()
-    ask = Submitted("ann", "", changed(spec(), dependencies=after((first, OK))))
+    ask = Submitted("ann", "", with_changes(spec(), dependencies=after((first, OK))))
     before, _, late = d.step(ask, d.exited(first), ask).replies
     assert before == Accepted(2)
     assert d.job(2).state is JobState.STARTING

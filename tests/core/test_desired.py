@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler_service.core.allocation.transitions import shorten_grace
-from scheduler_service.core.lifecycle.desired import desired, generation_of
+from scheduler_service.core.lifecycle.desired import desired_order, generation_of
 from scheduler_service.core.messages import (
     Joined,
     KnownRun,
@@ -16,7 +16,7 @@ from scheduler_service.core.messages import (
     SuspendRequested,
 )
 from scheduler_service.core.model import JobSpec, RunKey, RunPhase, StopReason, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector
 from tests.core.driver import Driver, inventory
 
@@ -36,10 +36,10 @@ def order(spec: JobSpec, phase: RunPhase, rendezvous: str = "", generation: int 
     d = Driver()
     d.join()
     job_id = d.submit(spec)
-    job, run = changed(d.job(job_id), rendezvous=rendezvous), d.state.runs_of(job_id)[-1]
+    job, run = with_changes(d.job(job_id), rendezvous=rendezvous), d.state.runs_of(job_id)[-1]
     stop = {"stop_reason": StopReason.PREEMPTED, "stop_grace_us": 7, "stop_for": 9, "stop_us": 1}
     facts = stop if phase is RunPhase.STOPPING else {}
-    return desired(job, changed(run, phase=phase, generation=generation, **facts))  # type: ignore[arg-type]
+    return desired_order(job, with_changes(run, phase=phase, generation=generation, **facts))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

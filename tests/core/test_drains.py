@@ -23,7 +23,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import EventKind, JobState, NodeState, Reason, RunKey, RunPhase, StopReason
 from scheduler_service.core.model.configurations import NodeSelector
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.options import PreemptionSettings
 from tests.core.driver import Driver, inventory, kinds, orders_to_stop, spec, stopped
@@ -216,7 +216,7 @@ def test_a_deleted_node_is_among_no_nodes_that_a_job_may_run_on() -> None:
     """Also if it has the highest id: what is known by id of nodes stays as long as it was."""
     d = cluster(2)
     d.silence("n2")
-    waiting = d.reply(Submitted("ann", "", changed(spec(devices=2), nodes=NodeSelector(names=("n2",)))))
+    waiting = d.reply(Submitted("ann", "", with_changes(spec(devices=2), nodes=NodeSelector(names=("n2",)))))
     assert isinstance(waiting, Accepted)
     assert d.job(waiting.job_id).reason is Reason.NODES_CLOSED
     d.step(NodeDeleteRequested("n2"))

@@ -7,7 +7,7 @@ import pytest
 from scheduler_service.core.model import Cluster, Job, JobClass, Run
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
-from scheduler_service.core.state.eligibility import RULES, Spared, claim_of, spared, why_not
+from scheduler_service.core.state.eligibility import RULES, Spared, claim_of, spared_reason, why_not
 from scheduler_service.core.state.queue_order import QueueOrder
 from scheduler_service.core.state.state import State
 from tests.core.driver import Driver, spec
@@ -90,12 +90,12 @@ def test_whoever_wants_its_place_a_run_is_spared_for_what_it_is_now() -> None:
     d.submit(spec(1, True))
     d.start(1)
     run, job = d.run(1), d.job(1)
-    assert spared(d.state, run, job) is None
-    assert spared(d.state, d.run(2), d.job(2)) is Spared.NOT_BEST_EFFORT
-    assert spared(d.state, replace(run, guarded_us=d.now + 1), job) is Spared.GUARDED
-    assert spared(d.state, run, replace(job, spec=replace(job.spec, vc="a"))) is Spared.NOT_SERVED
+    assert spared_reason(d.state, run, job) is None
+    assert spared_reason(d.state, d.run(2), d.job(2)) is Spared.NOT_BEST_EFFORT
+    assert spared_reason(d.state, replace(run, guarded_us=d.now + 1), job) is Spared.GUARDED
+    assert spared_reason(d.state, run, replace(job, spec=replace(job.spec, vc="a"))) is Spared.NOT_SERVED
     d.cancel(1)
-    assert spared(d.state, d.run(1), d.job(1)) is Spared.EXITS_SOON
+    assert spared_reason(d.state, d.run(1), d.job(1)) is Spared.EXITS_SOON
 
 
 def test_a_run_with_a_faulty_device_is_spared_since_it_would_leave_less_than_it_holds() -> None:
@@ -104,4 +104,4 @@ def test_a_run_with_a_faulty_device_is_spared_since_it_would_leave_less_than_it_
     d.submit(spec(1))
     d.start(1)
     d.faulty({0: "XID 79"})
-    assert spared(d.state, d.run(1), d.job(1)) is Spared.FAULTY
+    assert spared_reason(d.state, d.run(1), d.job(1)) is Spared.FAULTY

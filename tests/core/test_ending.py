@@ -6,7 +6,7 @@ import pytest
 
 from scheduler_service.core.messages import NodeDeleteRequested, NodeSilent, Order, Stopped, SuspendRequested, UndrainRequested
 from scheduler_service.core.model import EventKind, JobSpec, JobState, Reason, Retry, RunKey, StopReason
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.options import PreemptionSettings
@@ -24,7 +24,7 @@ def cluster(nodes: int = 1, settings: Settings = Settings()) -> Driver:  # noqa:
 
 
 def retried(limit: int = 2, codes: tuple[int, ...] = (), signals: tuple[int, ...] = ()) -> JobSpec:
-    return changed(spec(), retry=Retry(limit, codes, signals))
+    return with_changes(spec(), retry=Retry(limit, codes, signals))
 
 
 # ---- the time limit ------------------------------------------------------------------------------------------------------
@@ -32,7 +32,7 @@ def retried(limit: int = 2, codes: tuple[int, ...] = (), signals: tuple[int, ...
 
 def test_a_run_is_told_to_leave_when_its_time_is_over_and_not_before() -> None:
     d = cluster()
-    job = d.submit(changed(spec(), time_limit_us=60 * SECOND))
+    job = d.submit(with_changes(spec(), time_limit_us=60 * SECOND))
     d.step(after=300)  # waiting to begin is not running
     d.start(job)
     assert not d.step(after=59).orders
@@ -47,7 +47,7 @@ def test_a_run_is_told_to_leave_when_its_time_is_over_and_not_before() -> None:
 
 def test_the_limit_is_over_all_runs() -> None:
     d = cluster()
-    job = d.submit(changed(spec(), time_limit_us=60 * SECOND))
+    job = d.submit(with_changes(spec(), time_limit_us=60 * SECOND))
     d.start(job)
     d.now += 40 * SECOND
     d.exit(job, yielded=True)
@@ -59,7 +59,7 @@ def test_the_limit_is_over_all_runs() -> None:
 
 def test_a_run_that_finishes_within_its_grace_period_has_succeeded() -> None:
     d = cluster()
-    job = d.submit(changed(spec(), time_limit_us=SECOND))
+    job = d.submit(with_changes(spec(), time_limit_us=SECOND))
     d.start(job)
     d.step(after=1)
     d.exit(job, exit_code=0)
@@ -68,7 +68,7 @@ def test_a_run_that_finishes_within_its_grace_period_has_succeeded() -> None:
 
 def test_a_preempted_run_has_no_limit_while_it_leaves() -> None:
     d = cluster()
-    job = d.submit(changed(spec(grace=100), time_limit_us=60 * SECOND))
+    job = d.submit(with_changes(spec(grace=100), time_limit_us=60 * SECOND))
     d.start(job)
     d.trial()
     d.step(after=90)
@@ -81,7 +81,7 @@ def test_a_preempted_run_has_no_limit_while_it_leaves() -> None:
 def test_a_preempted_job_whose_time_is_over_when_it_has_left_ends(outcome: dict[str, Any]) -> None:
     """It would be started to be told to leave, and others leave for that."""
     d = cluster()
-    job = d.submit(changed(spec(grace=100), time_limit_us=60 * SECOND))
+    job = d.submit(with_changes(spec(grace=100), time_limit_us=60 * SECOND))
     d.start(job)
     d.step(after=30)
     d.trial()
@@ -93,7 +93,7 @@ def test_a_preempted_job_whose_time_is_over_when_it_has_left_ends(outcome: dict[
 
 def test_a_job_with_no_time_left_is_not_tried_again() -> None:
     d = cluster()
-    job = d.submit(changed(retried(), time_limit_us=60 * SECOND))
+    job = d.submit(with_changes(retried(), time_limit_us=60 * SECOND))
     d.start(job)
     d.step(after=60)
     d.exit(job, launch_error="no such file")

@@ -10,7 +10,7 @@ from scheduler_service.core.errors import Broken, NotFound
 from scheduler_service.core.invariants import check, sample
 from scheduler_service.core.messages import Accepted, CancelRequested, Rng, RunStarted, Submitted, Wait
 from scheduler_service.core.model import EventKind, JobState, Reason, RunKey
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.fifo import fifo
@@ -137,7 +137,7 @@ def test_the_invariants_see_what_is_wrong(table: str) -> None:
         "devices": {"fault": "it is lost"},
     }
     at = getattr(d.state, table)
-    at.rows[rows[table]] = changed(at.rows[rows[table]], **wrong[table])
+    at.rows[rows[table]] = with_changes(at.rows[rows[table]], **wrong[table])
     with pytest.raises(Broken):
         check(d.state)
     with pytest.raises(Broken):
@@ -151,7 +151,7 @@ def test_a_sample_comes_upon_every_job_and_node() -> None:
         d.join(name)
     for _ in range(5):
         d.submit()
-    d.state.jobs.rows[4] = changed(d.state.jobs.rows[4], state=JobState.QUEUED)
+    d.state.jobs.rows[4] = with_changes(d.state.jobs.rows[4], state=JobState.QUEUED)
     rng, seen = Random(1), set()
     for _ in range(100):
         try:

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.model import Configuration, Job, JobSpec
 from scheduler_service.core.model.estimates import Estimate, Reading, Source
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.operations.estimators import (
     SAMPLE_ERROR,
     Guess,
-    combined,
-    expected,
+    combine_estimates,
+    combine_guesses,
     expected_us,
-    extrapolated,
+    extrapolate,
     is_impossible,
     mean,
     regression,
@@ -37,26 +37,26 @@ def test_a_program_of_equal_steps_is_estimated_exactly(start: int, each: int, fi
     second = first + more
     total = second + left
     readings = (Reading(steps, start + each * steps) for steps in (first, second))
-    guess = extrapolated(*readings, total)
+    guess = extrapolate(*readings, total)
     assert guess is not None
     assert isclose(guess.time, start + each * total, rel_tol=1e-9, abs_tol=1)
     assert isclose(guess.error, SAMPLE_ERROR * guess.time)
 
 
 def test_a_first_step_that_is_faster_than_others_gives_no_negative_start() -> None:
-    guess = extrapolated(Reading(1, 10), Reading(2, 110), 100)
+    guess = extrapolate(Reading(1, 10), Reading(2, 110), 100)
     assert guess is not None
     assert guess.time == 100 * 100
 
 
 def test_no_estimate_is_below_what_the_sample_has_taken() -> None:
-    guess = extrapolated(Reading(1, 10), Reading(30, 300), 20)
+    guess = extrapolate(Reading(1, 10), Reading(30, 300), 20)
     assert guess is not None
     assert guess.time == 300
 
 
 def test_the_spread_of_steps_makes_the_error_larger() -> None:
-    guess = extrapolated(Reading(1, 10), Reading(2, 20), 100, spread=0.5)
+    guess = extrapolate(Reading(1, 10), Reading(2, 20), 100, spread=0.5)
     assert guess is not None
     assert isclose(guess.error, guess.time * sqrt(SAMPLE_ERROR**2 + 0.25))
 
@@ -65,7 +65,7 @@ def test_the_spread_of_steps_makes_the_error_larger() -> None:
     ("second", "total"), [(Reading(5, 60), 9), (Reading(6, 50), 9), (Reading(4, 40), 9), (Reading(6, 60), 0)]
 )
 def test_points_that_do_not_follow_each_other_give_no_line(second: Reading, total: int) -> None:
-    assert extrapolated(Reading(5, 50), second, total) is None
+    assert extrapolate(Reading(5, 50), second, total) is None
 
 
 # ---- combination ---------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def test_weights_add_up_to_one_and_fall_with_the_error(given_errors: list[float]
 
 @given(guesses)
 def test_a_combination_lies_between_its_guesses_and_is_no_less_certain_than_any(of: list[Guess]) -> None:
-    found = combined(of)
+    found = combine_guesses(of)
     least, most = (pick(guess.time for guess in of) for pick in (min, max))
     assert least * (1 - 1e-9) <= found.time <= most * (1 + 1e-9)
     assert found.error <= min(guess.error for guess in of) * (1 + 1e-9)
@@ -90,19 +90,19 @@ def test_a_combination_lies_between_its_guesses_and_is_no_less_certain_than_any(
 
 @given(guesses, times)
 def test_an_exact_guess_decides(of: list[Guess], time: float) -> None:
-    assert combined([*of, Guess(time, 0.0)]) == Guess(time, 0.0)
+    assert combine_guesses([*of, Guess(time, 0.0)]) == Guess(time, 0.0)
 
 
 @given(times, times, st.floats(1e-3, 1))
 def test_a_guess_that_is_much_more_certain_dominates(sure: float, unsure: float, error: float) -> None:
-    found = combined([Guess(sure, error), Guess(unsure, 1e6 * error)])
+    found = combine_guesses([Guess(sure, error), Guess(unsure, 1e6 * error)])
     assert abs(found.time - sure) <= abs(unsure - sure) * 1e-11 + sure * 1e-12
 
 
 def test_two_guesses_by_hand() -> None:
     """Errors of 1 and 2: weights 4/5 and 1/5."""
     assert weights([1, 2]) == [0.8, 0.2]
-    found = combined([Guess(10, 1), Guess(20, 2)])
+    found = combine_guesses([Guess(10, 1), Guess(20, 2)])
     assert isclose(found.time, 12)
     assert isclose(found.error, sqrt(0.8))
 
@@ -156,20 +156,20 @@ JOB = Job(1, SPEC, "ann", "", 0)
 
 def test_the_users_word_holds_as_long_as_there_is_no_other() -> None:
     assert [expected_us(JOB, number) for number in (0, 1)] == [10 * SECOND, 0]
-    sampled = changed(JOB, estimates=(Estimate(1, Source.SAMPLE, 30 * SECOND, 3 * SECOND),))
+    sampled = with_changes(JOB, estimates=(Estimate(1, Source.SAMPLE, 30 * SECOND, 3 * SECOND),))
     assert [expected_us(sampled, number) for number in (0, 1)] == [10 * SECOND, 30 * SECOND]
 
 
 def test_sources_are_combined_and_named() -> None:
     parts = (Estimate(0, Source.HISTORY, 20, 2), Estimate(0, Source.USER, 10, 1), Estimate(0, Source.SAMPLE, detail="none"))
-    found = expected(parts)
+    found = combine_estimates(parts)
     assert (found.time_us, found.error_us, found.sources) == (12, 1, (Source.USER, Source.HISTORY))
-    assert expected(parts[2:]).sources == ()
+    assert combine_estimates(parts[2:]).sources == ()
 
 
 def test_a_job_as_if_it_had_one_configuration_has_the_estimate_of_that() -> None:
     """What policies place is a view: the number of its configuration is that of the job's row."""
-    job = changed(JOB, estimates=(Estimate(0, Source.HISTORY, 20, 2), Estimate(1, Source.SAMPLE, 50, 5, impossible=True)))
+    job = with_changes(JOB, estimates=(Estimate(0, Source.HISTORY, 20, 2), Estimate(1, Source.SAMPLE, 50, 5, impossible=True)))
     views = job.in_each_configuration()
     assert [expected_us(view, view.configuration) for view in views] == [20, 50]
     assert [is_impossible(job, number) for number in (0, 1)] == [False, True]

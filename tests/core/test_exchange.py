@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_service.core.errors import FailedPrecondition, PlanRefused
-from scheduler_service.core.exchange.quota_timeline import granted, in_force, moments, used
+from scheduler_service.core.exchange.quota_timeline import cells_used, granted_cells, in_force, moments
 from scheduler_service.core.exchange.transitions import LATE_US
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.exchange import Deal, ExchangeState, Lot, PostingKind, PostingState
-from scheduler_service.policies.hived.exchange.arbiter import auction, balanced
+from scheduler_service.policies.hived.exchange.arbiter import auction, balance_surplus
 from tests.core.market import HOUR, Market, lot
 
 A, B, C = 1, 2, 3
@@ -34,12 +34,12 @@ def traded(what: Lot | None = None) -> tuple[Market, int]:
 
 def test_a_window_takes_from_the_giver_and_adds_to_the_taker_and_ends_by_itself() -> None:
     m, exchange = traded(lot(4, 2, 5))
-    assert granted(m.exchanges.values(), m.now) == in_force(m.exchanges.values()) == {}
+    assert granted_cells(m.exchanges.values(), m.now) == in_force(m.exchanges.values()) == {}
     m.until(2)
     there = {(A, "v100", "node"): -4, (B, "v100", "node"): 4}
-    assert granted(m.exchanges.values(), m.now) == in_force(m.exchanges.values()) == there
-    assert granted(m.exchanges.values(), 5 * HOUR - 1) == there
-    assert granted(m.exchanges.values(), 5 * HOUR) == {}
+    assert granted_cells(m.exchanges.values(), m.now) == in_force(m.exchanges.values()) == there
+    assert granted_cells(m.exchanges.values(), 5 * HOUR - 1) == there
+    assert granted_cells(m.exchanges.values(), 5 * HOUR) == {}
     m.until(5)
     assert in_force(m.exchanges.values()) == {}
     assert m.exchanges[exchange].state is ExchangeState.RETURNED
@@ -88,7 +88,8 @@ def test_a_check_over_a_window_looks_wherever_quotas_change() -> None:
     assert moments(m.exchanges.values(), 1 * HOUR, 20 * HOUR) == [1 * HOUR, 2 * HOUR, 4 * HOUR, 9 * HOUR]
     now = 1 * HOUR
     seen = [
-        granted(m.exchanges.values(), at).get((B, "v100", "node"), 0) for at in moments(m.exchanges.values(), now, 10 * HOUR)
+        granted_cells(m.exchanges.values(), at).get((B, "v100", "node"), 0)
+        for at in moments(m.exchanges.values(), now, 10 * HOUR)
     ]
     assert seen == [1, 2, 1, 0]
 
@@ -102,7 +103,7 @@ def test_what_lots_take_together(lots: list[tuple[int, int, int]], begin: int, l
     """Against counting hour by hour."""
     rows = [lot(count, start, start + hours) for start, hours, count in lots]
     hourly = [sum(n for start, hours, n in lots if start <= at < start + hours) for at in range(begin, begin + length)]
-    steps = used(rows, begin * HOUR, (begin + length) * HOUR)
+    steps = cells_used(rows, begin * HOUR, (begin + length) * HOUR)
     assert (max(steps), min(steps)) == (max(hourly), min(hourly))
 
 
@@ -117,7 +118,7 @@ def test_both_sides_end_it_early_and_the_rest_of_the_price_goes_back() -> None:
     assert m.exchanges[exchange].state is ExchangeState.ACTIVE, "one side alone does not"
     m.ask_return(exchange, A)
     assert m.exchanges[exchange].state is ExchangeState.RETURNED
-    assert in_force(m.exchanges.values()) == granted(m.exchanges.values(), m.now) == {}
+    assert in_force(m.exchanges.values()) == granted_cells(m.exchanges.values(), m.now) == {}
     assert (m.hours(A), m.hours(B)) == (128, -128), "4 of 10 hours"
     m.ask_return(exchange, B)
     m.until(20)
@@ -143,10 +144,10 @@ def test_what_comes_back_early_stands_on_the_board_while_its_offer_does() -> Non
     m, exchange = traded(lot(4, 0, 10))
     m.until(4)
     offer = m.board.postings[1]
-    assert m.board.left(offer, 5 * HOUR, 10 * HOUR) == 0
+    assert m.board.cells_left(offer, 5 * HOUR, 10 * HOUR) == 0
     m.ask_return(exchange, A)
     m.ask_return(exchange, B)
-    assert m.board.left(offer, 5 * HOUR, 10 * HOUR) == 4
+    assert m.board.cells_left(offer, 5 * HOUR, 10 * HOUR) == 4
     m.withdraw(offer.id)
     assert offer.id not in m.board.postings
 
@@ -159,12 +160,12 @@ def test_an_offer_of_four_and_a_request_of_three_leave_one() -> None:
     offer = m.offer(A, lot(4))
     m.request(B, lot(3))
     m.settle()
-    assert m.board.left(m.postings[offer], 0, 10 * HOUR) == 1
+    assert m.board.cells_left(m.postings[offer], 0, 10 * HOUR) == 1
     two, one = m.request(C, lot(2)), m.request(C, lot(1))
     m.settle()
     assert m.postings[two].state is PostingState.OPEN, "a request is met whole"
     assert m.postings[one].state is PostingState.MATCHED
-    assert m.board.left(m.postings[offer], 0, 10 * HOUR) == 0
+    assert m.board.cells_left(m.postings[offer], 0, 10 * HOUR) == 0
 
 
 def test_the_rest_of_a_window_stays_on_the_board() -> None:
@@ -229,7 +230,7 @@ def test_a_withdrawn_posting_is_gone_and_only_an_open_one_can_be() -> None:
     assert m.settle() == []
     with pytest.raises(FailedPrecondition, match="MATCHED"):
         m.withdraw(request)
-    assert granted(m.exchanges.values(), 0) == {(A, "v100", "node"): -1, (B, "v100", "node"): 1}
+    assert granted_cells(m.exchanges.values(), 0) == {(A, "v100", "node"): -1, (B, "v100", "node"): 1}
 
 
 @pytest.mark.parametrize(
@@ -313,13 +314,13 @@ WRONG: dict[str, Callable[[Deal], Deal]] = {
     "with itself": lambda d: d._replace(taker=A),
     "no posting": lambda d: d._replace(offer=0, request=0),
     "less than nothing": lambda d: d._replace(price=-1),
-    "no cells": lambda d: d._replace(lot=changed(d.lot, count=0)),
-    "in the past": lambda d: d._replace(lot=changed(d.lot, begin_us=HOUR)),
+    "no cells": lambda d: d._replace(lot=with_changes(d.lot, count=0)),
+    "in the past": lambda d: d._replace(lot=with_changes(d.lot, begin_us=HOUR)),
     "no open offer of virtual cluster 3": lambda d: d._replace(giver=C),
     "posting 2 is no open offer": lambda d: d._replace(offer=2),
     "no open request of virtual cluster 3": lambda d: d._replace(taker=C),
-    "does not have that": lambda d: d._replace(lot=changed(d.lot, count=5), request=0),
-    "wants something else": lambda d: d._replace(lot=changed(d.lot, count=2)),
+    "does not have that": lambda d: d._replace(lot=with_changes(d.lot, count=5), request=0),
+    "wants something else": lambda d: d._replace(lot=with_changes(d.lot, count=2)),
     "given in return": lambda d: d._replace(swap=lot(1, 3, 4)),
 }
 
@@ -373,7 +374,7 @@ POSTS = st.tuples(
 )
 ACTS = (
     st.tuples(st.just("post"), POSTS)
-    | st.tuples(st.just("settle"), st.sampled_from((balanced, auction)))
+    | st.tuples(st.just("settle"), st.sampled_from((balance_surplus, auction)))
     | st.tuples(st.sampled_from(("accept", "return", "withdraw")), st.tuples(st.integers(0, 30), VCS))
     | st.tuples(st.just("pass"), st.integers(1, 6))
     | st.tuples(st.just("sleep"), st.integers(1, 6))
@@ -385,15 +386,15 @@ def act(m: Market, what: str, how: Any) -> None:
     match what, how:
         case "post", (kind, vc, cells, bid, swaps, until):
             shift = hour * HOUR
-            cells = changed(cells, begin_us=cells.begin_us + shift, end_us=cells.end_us + shift)
-            swap = changed(cells, level="gpu", count=2 * cells.count * cells.devices, devices=1) if swaps else None
+            cells = with_changes(cells, begin_us=cells.begin_us + shift, end_us=cells.end_us + shift)
+            swap = with_changes(cells, level="gpu", count=2 * cells.count * cells.devices, devices=1) if swaps else None
             m._post(kind, vc, cells, until=hour + until, bid=None if swaps else bid, swap=swap)
         case "settle", policy:
             m.settle(policy)
         case "accept", (number, vc):
             postings = [o for o in m.board.postings.values() if o.vc != vc]
             posting = postings[number % len(postings)] if postings else None
-            if posting and m.board.left(posting, m.board.wanted(posting).begin_us, posting.lot.end_us):
+            if posting and m.board.cells_left(posting, m.board.wanted_lot(posting).begin_us, posting.lot.end_us):
                 m.accept(posting.id, vc)
         case "return", (number, vc):
             if mine := [x.id for x in m.exchanges.values() if vc in (x.giver, x.taker)]:
@@ -420,7 +421,7 @@ def _check_givers(m: Market, at: int) -> None:
         if posting.kind is PostingKind.OFFER:
             assert of[posting.id] <= (posting.lot.count if posting.lot.begin_us <= at < posting.lot.end_us else 0)
             by[posting.vc, posting.lot.pool, posting.lot.level] += min(of[posting.id], posting.lot.count)
-    assert all(-count <= by[key] for key, count in granted(m.exchanges.values(), at).items())
+    assert all(-count <= by[key] for key, count in granted_cells(m.exchanges.values(), at).items())
 
 
 @given(st.lists(ACTS, max_size=30))
@@ -430,7 +431,7 @@ def test_the_books_balance_and_nobody_gives_more_than_was_offered(acts: list[tup
         act(m, what, how)
         m.see()
         assert sum(m.surplus.values()) == 0
-        assert in_force(m.exchanges.values()) == granted(m.exchanges.values(), m.now)
+        assert in_force(m.exchanges.values()) == granted_cells(m.exchanges.values(), m.now)
         for at in range(m.now // HOUR, m.now // HOUR + 25):
             _check_givers(m, at * HOUR)
     met = Counter(x.request for x in m.exchanges.values() if x.request)

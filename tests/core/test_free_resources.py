@@ -50,10 +50,10 @@ def test_a_silent_node_offers_nothing_and_keeps_its_room() -> None:
     room.set_node(1, node(1, Vector(1, 1, 1), NodeState.SILENT))
     assert room.first_fit(ZERO) == 2
     room.take(1, Vector(1, 0, 0))
-    assert room.offered()[:, 1].tolist() == [-1, -1, -1]
+    assert room.offered_resources()[:, 1].tolist() == [-1, -1, -1]
     room.set_node(1, node(1, Vector(1, 1, 1)))
     assert room.free(1) == Vector(0, 1, 1)
-    assert room.offered()[:, 1].tolist() == [0, 1, 1]
+    assert room.offered_resources()[:, 1].tolist() == [0, 1, 1]
 
 
 def test_a_node_grows_and_shrinks_around_what_is_taken() -> None:
@@ -94,4 +94,4 @@ def test_many_nodes_and_ids_that_jump() -> None:
     assert room.first_fit(Vector(1, 1, 1)) == 3
     assert room.first_fit(Vector(8, 1, 1)) == 40
     assert room.first_fit(Vector(500, 1, 1)) == 500
-    assert room.offered().shape == (3, 501)
+    assert room.offered_resources().shape == (3, 501)

@@ -20,7 +20,7 @@ from scheduler_service.core.model import (
     StopReason,
     TaskGroup,
 )
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.options import PreemptionSettings
@@ -33,7 +33,7 @@ TASK = Vector(1_000, 1_024, 1)
 
 def gang(tasks: int = 3, **more: Any) -> JobSpec:
     total = Vector(*(tasks * part for part in TASK))
-    return changed(spec(), gang=(TaskGroup(tasks, TASK),), demand=total, **more)
+    return with_changes(spec(), gang=(TaskGroup(tasks, TASK),), demand=total, **more)
 
 
 def cluster(nodes: int = 2, settings: Settings = Settings()) -> Driver:  # noqa: B008 (immutable)
@@ -85,7 +85,7 @@ def test_tasks_that_differ_go_where_they_fit_the_largest_first() -> None:
     d = cluster()
     small, large = Vector(500, 64, 0), Vector(4_000, 64, 2)
     total = Vector(5_000, 192, 2)
-    job = d.submit(changed(spec(), gang=(TaskGroup(2, small), TaskGroup(1, large)), demand=total))
+    job = d.submit(with_changes(spec(), gang=(TaskGroup(2, small), TaskGroup(1, large)), demand=total))
     assert [(run.task, run.node, run.demand) for run in d.state.runs_of(job)] == [
         (0, 2, small),
         (1, 2, small),

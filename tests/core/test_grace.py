@@ -17,7 +17,7 @@ from scheduler_service.core.messages import (
     UpdateRequested,
 )
 from scheduler_service.core.model import Array, EventKind, Job, JobSpec, RunKey
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import DEFAULTS
 from scheduler_service.core.model.values import SECOND
 from tests.core.driver import Driver, spec
@@ -25,7 +25,7 @@ from tests.core.driver import Driver, spec
 
 def submitted(d: Driver, given: bool = False, **more: Any) -> int:
     """A job whose grace period is that of the site, 30 s, or of its user."""
-    asked = Submitted("ann", "once", changed(spec(grace=30), **more), given)
+    asked = Submitted("ann", "once", with_changes(spec(grace=30), **more), given)
     reply = d.reply(asked)
     assert isinstance(reply, Accepted)
     return reply.job_id
@@ -162,14 +162,14 @@ def test_the_engine_hears_seldom() -> None:
     job = Job(1, spec(grace=30), "ann", "", 0, grace_wanted_us=40 * SECOND)
     assert not is_more(job, 49 * SECOND)
     assert is_more(job, 50 * SECOND)
-    assert not is_more(changed(job, spec=spec(grace=60)), 50 * SECOND)
+    assert not is_more(with_changes(job, spec=spec(grace=60)), 50 * SECOND)
 
 
 def test_the_spec_is_that_of_the_submission_in_every_other_field() -> None:
-    asked: JobSpec = changed(spec(grace=30), name="x", priority=3)
+    asked: JobSpec = with_changes(spec(grace=30), name="x", priority=3)
     job = Job(1, asked, "ann", "", 0)
     assert job.with_grace(SECOND).with_grace(2 * SECOND).as_submitted() == asked
-    assert job.with_grace(SECOND).spec == changed(asked, grace_us=SECOND)
+    assert job.with_grace(SECOND).spec == with_changes(asked, grace_us=SECOND)
 
 
 @pytest.mark.parametrize(("evaluated", "what"), [(False, "a step"), (True, "an evaluation")])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scheduler_service.core.messages import Submitted
 from scheduler_service.core.model import Configuration, JobSpec
 from scheduler_service.core.model.estimates import Estimate, Source
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.operations.estimators import expected_us
@@ -159,7 +159,7 @@ def test_a_job_that_ran_in_two_configurations_is_kept_for_the_last_one() -> None
     other = Configuration(Vector(2000, 1024, 0), estimate_us=60 * SECOND)
     job = d.submit(spec(estimate=200, alternatives=(other,)))
     row = d.state.jobs.rows[job]
-    d.state.put(d.state.jobs, job, changed(row, ran_in=(0, 30 * SECOND), ran_us=30 * SECOND))
+    d.state.put(d.state.jobs, job, with_changes(row, ran_in=(0, 30 * SECOND), ran_us=30 * SECOND))
     d.state.adopt()
     d.start(job)
     d.now += 90 * SECOND

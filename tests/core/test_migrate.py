@@ -37,7 +37,7 @@ from scheduler_service.core.model import (
     StopReason,
     TaskGroup,
 )
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Vector
 from tests.core.driver import Driver, spec
 
@@ -322,7 +322,7 @@ def test_a_new_leader_goes_on_in_each_phase() -> None:
 
 
 def gang_job(d: Driver) -> int:
-    two = changed(spec(), gang=(TaskGroup(2, TASK),), demand=Vector(2_000, 2_048, 2))
+    two = with_changes(spec(), gang=(TaskGroup(2, TASK),), demand=Vector(2_000, 2_048, 2))
     job = d.submit(two)
     for task in range(2):
         d.step(d.ready(job, task))

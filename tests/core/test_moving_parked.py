@@ -26,7 +26,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import EventKind, JobState, OperationKind, OperationPhase, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.configurations import NodeSelector, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.operations.moving_parked import MOST_MOVES
 from scheduler_service.policies.explain.explain import explain
@@ -215,7 +215,7 @@ def test_a_program_that_cannot_save_waits_for_its_own_devices() -> None:
 
 def test_it_goes_only_where_its_job_may_run() -> None:
     d = desk()
-    job = d.submit(changed(spec(2), nodes=NodeSelector(("n1",))))
+    job = d.submit(with_changes(spec(2), nodes=NodeSelector(("n1",))))
     d.start(job)
     d.step(SuspendRequested(job, park=True))
     told(d, d.run(job), RunParked, rung="cooperative", moved_bytes=GIB, saves=True)
@@ -412,7 +412,7 @@ def test_a_process_that_dies_while_it_is_parked_and_about_to_move() -> None:
 
 
 def gang(d: Driver) -> int:
-    job = begun_gang(d, changed(spec(2), gang=(TaskGroup(2, Vector(1_000, 1_024, 1)),), demand=Vector(2_000, 2_048, 2)))
+    job = begun_gang(d, with_changes(spec(2), gang=(TaskGroup(2, Vector(1_000, 1_024, 1)),), demand=Vector(2_000, 2_048, 2)))
     d.start(job)
     d.step(SuspendRequested(job, park=True))
     for task in (0, 1):

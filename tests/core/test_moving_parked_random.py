@@ -22,7 +22,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import NodeState, Run, RunPhase, StopReason
 from scheduler_service.core.model.configurations import TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Vector
 from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.placing.first_fit import place
@@ -32,7 +32,7 @@ from tests.thorough import examples
 
 CAPACITY = Vector(64_000, 4 << 20, 4)
 NODES = ("n1", "n2", "n3")
-GANG = changed(spec(2), gang=(TaskGroup(2, Vector(1000, 1024, 1)),), demand=Vector(2000, 2048, 2))
+GANG = with_changes(spec(2), gang=(TaskGroup(2, Vector(1000, 1024, 1)),), demand=Vector(2000, 2048, 2))
 
 
 class History:

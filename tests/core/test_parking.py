@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.lifecycle.desired import desired
+from scheduler_service.core.lifecycle.desired import desired_order
 from scheduler_service.core.messages import (
     Accepted,
     CancelRequested,
@@ -449,7 +449,7 @@ def test_all_tasks_of_a_gang_are_told_the_same_number_of_their_park() -> None:
     for _ in range(2):
         told_to = [order.desired for order in park(d, job, only=True).orders]
         numbers.append([parked.number for parked in told_to if isinstance(parked, Parked)])
-        again = [desired(d.job(job), d.run(job, task)) for task in range(2)]
+        again = [desired_order(d.job(job), d.run(job, task)) for task in range(2)]
         assert [order.desired.number for order in again if order is not None] == numbers[-1]  # type: ignore[union-attr]
         d.step(told(d, RunParkRefused, job, 1, why="no"))
     assert numbers == [[1, 1], [2, 2]]

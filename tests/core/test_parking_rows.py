@@ -20,13 +20,13 @@ from scheduler_service.core.messages import (
     Unpark,
 )
 from scheduler_service.core.model import EventKind, JobSpec, JobState, OperationPhase, RunKey, RunPhase
-from scheduler_service.core.model.launch_time import executed, executed_us, parked_us
+from scheduler_service.core.model.launch_time import executed_us, execution_time_parts, parked_us
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.operations import parking
 from scheduler_service.core.state.load_check import contradictions
 from scheduler_service.policies.chosen_stages import order_of, stages
-from scheduler_service.policies.las import attained
+from scheduler_service.policies.las import attained_service
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.remaining_time import remaining
 from tests.core.charged import check_charges
@@ -59,7 +59,7 @@ def test_a_policy_parks_a_job_and_has_it_go_on() -> None:
     d.state.adopt()
     node, run = d.where(job), d.run(job)
     event = RunParked(node.name, node.boot_id, d._next(node), run.key, "driver", 1)
-    parking.parked(d.state, event, run, d.now)
+    parking.run_parked(d.state, event, run, d.now)
     assert d.job(job).state is JobState.SUSPENDED
     acts(d, Unpark(job))
     assert (d.run(job).phase, d.job(job).state) == (RunPhase.RESUMING, JobState.STARTING)
@@ -172,7 +172,7 @@ def test_nothing_is_placed_on_devices_that_a_run_has_again() -> None:
 
 def shown(d: Driver, job: int) -> int:
     """The time that users are told, as they would add it up."""
-    so_far, since, _ = executed(run for key, run in d.runs.items() if key.job_id == job)
+    so_far, since, _ = execution_time_parts(run for key, run in d.runs.items() if key.job_id == job)
     return d.job(job).ran_us + so_far + (0 if since is None else d.now - since)
 
 
@@ -184,10 +184,10 @@ def test_parked_time_is_no_service_and_no_work() -> None:
     is_parked(d, job)
     d.step(after=1000)
     assert executed_us(d.state.runs_of(job), d.now) == shown(d, job) == 12 * SECOND
-    assert attained(d.state, d.job(job)) == 8 * 12 * SECOND
+    assert attained_service(d.state, d.job(job)) == 8 * 12 * SECOND
     d.step(ResumeRequested(job))
     d.step(told(d, RunResumed, job), after=3)
-    assert attained(d.state, d.job(job)) == 8 * 15 * SECOND
+    assert attained_service(d.state, d.job(job)) == 8 * 15 * SECOND
     d.step(after=5)
     assert shown(d, job) == 20 * SECOND
     d.exit(job, exit_code=1)

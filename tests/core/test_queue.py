@@ -23,7 +23,7 @@ def test_keys_stand_in_order_wherever_they_come_and_go(changes: list[QueueKey | 
         assert list(queue) == keys
         assert len(queue) == len(keys)
         assert queue.first == (keys[0] if keys else None)
-        assert [queue.behind(others) for others in range(len(keys) + 1)] == [*keys, None]
+        assert [queue.key_behind(others) for others in range(len(keys) + 1)] == [*keys, None]
 
 
 def test_what_has_left_is_forgotten() -> None:

@@ -17,7 +17,7 @@ from scheduler_service.core.messages import (
     UpdateRequested,
 )
 from scheduler_service.core.model import Array, EventKind, JobState, NodeState, Reason, Retry, RunKey, StopReason
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.options import PreemptionSettings
@@ -131,7 +131,7 @@ def test_a_suspended_job_whose_node_reboots_stays_aside(begun: bool) -> None:
 def test_a_suspended_job_that_could_not_be_launched_is_not_retried_before_it_is_resumed() -> None:
     """It must not queue while it is marked as suspended."""
     d = cluster()
-    job = d.submit(changed(spec(), retry=Retry(2)))
+    job = d.submit(with_changes(spec(), retry=Retry(2)))
     d.step(SuspendRequested(job))
     d.exit(job, launch_error="no such folder")
     d.step(after=3600)
@@ -155,7 +155,7 @@ def test_an_unreachable_job_is_suspended_when_its_node_is_back() -> None:
 def test_what_cannot_be_suspended_or_resumed() -> None:
     d = cluster()
     job, queued = running(d), d.submit()
-    array = d.submit(changed(spec(), array=Array(2)))
+    array = d.submit(with_changes(spec(), array=Array(2)))
     assert "hold" in str(refused(d, SuspendRequested(queued)))
     assert "array" in str(refused(d, SuspendRequested(array)))
     assert refused(d, ResumeRequested(job)).metadata == {"job_id": str(job), "state": "RUNNING"}
@@ -167,7 +167,7 @@ def test_what_cannot_be_suspended_or_resumed() -> None:
 
 def test_an_array_is_not_suspended_held_or_put_back_as_a_whole() -> None:
     d = cluster()
-    array = d.submit(changed(spec(), array=Array(2)))
+    array = d.submit(with_changes(spec(), array=Array(2)))
     (first,) = d.state.elements_of[array]
     assert str(refused(d, SuspendRequested(array))).endswith("suspend those, and hold it to keep others from starting")
     assert str(refused(d, RequeueRequested(array))).endswith("whose elements are jobs: put those back that run")
@@ -178,7 +178,7 @@ def test_an_array_is_not_suspended_held_or_put_back_as_a_whole() -> None:
 
 def test_a_suspended_job_whose_time_is_over_is_resumed_with_a_longer_limit() -> None:
     d = cluster()
-    job = d.submit(changed(spec(grace=30), time_limit_us=60 * SECOND))
+    job = d.submit(with_changes(spec(grace=30), time_limit_us=60 * SECOND))
     d.start(job)
     d.step(after=60)
     assert d.run(job).stop_reason is StopReason.TIME_LIMIT
@@ -216,10 +216,10 @@ def test_a_job_that_is_released_says_again_why_it_waits() -> None:
     """In the pause before a retry, and an array with as many elements as may run at once."""
     d = Driver()
     d.join()
-    failed = d.submit(changed(spec(), retry=Retry(3)))
+    failed = d.submit(with_changes(spec(), retry=Retry(3)))
     d.start(failed)
     d.exit(failed, exit_code=1)
-    array = d.submit(changed(spec(), array=Array(3, 1)))
+    array = d.submit(with_changes(spec(), array=Array(3, 1)))
     for job, reason in ((failed, Reason.RETRYING), (array, Reason.ARRAY_LIMIT)):
         assert d.job(job).reason is reason
         d.step(HoldRequested(job))
@@ -280,7 +280,7 @@ def test_a_requeued_job_leaves_and_runs_again(begun: bool) -> None:
 
 def test_requeue_of_a_job_in_its_pause_tries_it_now() -> None:
     d = cluster()
-    job = d.submit(changed(spec(), retry=Retry(1)))
+    job = d.submit(with_changes(spec(), retry=Retry(1)))
     d.start(job)
     d.exit(job, exit_code=1)
     assert d.job(job).state is JobState.QUEUED
@@ -302,7 +302,7 @@ def test_requeue_of_a_job_on_a_silent_node_waits_for_it() -> None:
 def test_what_cannot_be_requeued() -> None:
     d = cluster()
     aside = suspended(d)
-    job = d.submit(changed(spec(), time_limit_us=5 * SECOND))
+    job = d.submit(with_changes(spec(), time_limit_us=5 * SECOND))
     queued = d.submit()
     refused(d, RequeueRequested(aside))
     refused(d, RequeueRequested(queued))
@@ -337,7 +337,7 @@ def test_priority_moves_a_job_in_its_queue() -> None:
 def test_a_run_whose_priority_falls_can_be_preempted_at_once() -> None:
     """The waiting trial is asked again."""
     d = cluster()
-    job = d.submit(changed(spec(), priority=1))
+    job = d.submit(with_changes(spec(), priority=1))
     d.start(job)
     trial = d.trial()
     assert (d.job(job).state, d.job(trial).reason) == (JobState.RUNNING, Reason.NOTHING_TO_PREEMPT)
@@ -371,7 +371,7 @@ def test_a_limit_shorter_than_what_a_queued_job_has_run_ends_it() -> None:
 def test_a_run_that_leaves_as_its_time_is_over_is_given_no_more() -> None:
     """It would be told that it has a longer limit, and end by that one all the same."""
     d = cluster()
-    array = d.submit(changed(spec(), array=Array(2), time_limit_us=5 * SECOND))
+    array = d.submit(with_changes(spec(), array=Array(2), time_limit_us=5 * SECOND))
     (job,) = d.state.elements_of[array]
     d.start(job)
     d.step(after=5)
@@ -385,7 +385,7 @@ def test_a_run_that_leaves_as_its_time_is_over_is_given_no_more() -> None:
 
 def test_a_longer_limit_and_none_at_all() -> None:
     d = cluster()
-    job = d.submit(changed(spec(), time_limit_us=60 * SECOND))
+    job = d.submit(with_changes(spec(), time_limit_us=60 * SECOND))
     d.start(job)
     began = d.now
     d.step(UpdateRequested(job, time_limit_us=100 * SECOND), after=10)

@@ -18,7 +18,7 @@ from scheduler_service.core.messages import (
     SuspendRequested,
 )
 from scheduler_service.core.model import Job, JobSpec, JobState, Reason, Retry, StopReason, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Vector
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.store.mapping import sparse_fields
@@ -30,7 +30,7 @@ TASK = Vector(1_000, 1_024, 1)
 
 def elastic(tasks: int = 2, least: int = 1, most: int = 4, **more: Any) -> JobSpec:
     total = Vector(*(tasks * part for part in TASK))
-    return changed(spec(), gang=(TaskGroup(tasks, TASK),), demand=total, min_tasks=least, max_tasks=most, **more)
+    return with_changes(spec(), gang=(TaskGroup(tasks, TASK),), demand=total, min_tasks=least, max_tasks=most, **more)
 
 
 def cluster(*devices: int) -> Driver:
@@ -201,7 +201,7 @@ def test_what_is_stored_gives_the_row_again() -> None:
     assert (kept["tasks"], kept["submitted_tasks"]) == (4, 2)
     submitted = d.job(job).as_submitted()
     assert submitted == elastic(2)
-    assert submitted.resized(kept["tasks"]) == d.job(job).spec
+    assert submitted.with_tasks(kept["tasks"]) == d.job(job).spec
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -17,7 +17,7 @@ from scheduler_service.core.messages import (
     beneficiaries,
 )
 from scheduler_service.core.model import EventKind, JobState, Reason
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.queue_keys import Deadline, Lane
 from tests.core.driver import Driver, kinds, spec
@@ -43,7 +43,7 @@ def test_a_queued_job_is_held_with_the_reason_and_returns_to_its_place() -> None
 def test_a_running_job_goes_on_without_deadlines_until_it_is_released() -> None:
     d = Driver()
     d.join()
-    job = d.submit(changed(spec(), time_limit_us=10 * SECOND))
+    job = d.submit(with_changes(spec(), time_limit_us=10 * SECOND))
     d.start(job)
     assert Deadline.TIME_LIMIT in [kind for _, kind, _ in d.state.deadlines]
     d.step(SetAside(job, WHY))
@@ -84,7 +84,7 @@ def test_a_step_in_part_leaves_the_rest_to_be_done() -> None:
     """All parts together do what the whole step would have done."""
     d = Driver()
     d.join()
-    first, second = (d.submit(changed(spec(), time_limit_us=10 * SECOND)) for _ in range(2))
+    first, second = (d.submit(with_changes(spec(), time_limit_us=10 * SECOND)) for _ in range(2))
     d.start(first, second)
     d.now += 60 * SECOND
     due = [deadline for deadline in d.state.deadlines if deadline[0] <= d.now]

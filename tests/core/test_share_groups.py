@@ -15,7 +15,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import EventKind, JobClass, JobSpec, JobState, TaskGroup
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.state.holdings import together
+from scheduler_service.core.state.holdings import jobs_together
 from scheduler_service.core.state.queue_order import QueueOrder
 from tests.core.driver import NODE
 from tests.core.sharing_desk import HALF, Sharing, key, plans, row, shared
@@ -157,7 +157,7 @@ def test_two_groups_become_one() -> None:
     numbers = sorted(d.state.share_groups.rows)
     d.do(Share((row(one, two), row(three), row(four))))
     assert (d.group().id, d.group().devices) == (numbers[0], ((1, (0, 1)),))
-    assert together(d.state, four) == (one, three, two, four)
+    assert jobs_together(d.state, four) == (one, three, two, four)
     assert [d.run(job).parked_mib for job in (one, two, three, four)] == [4000] * 4
 
 

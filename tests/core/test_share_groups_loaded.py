@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.state.load_check import contradictions
 from tests.core.sharing_desk import key, row, shared
 
@@ -13,12 +13,12 @@ Rows = dict[tuple[str, Any], Any]
 
 
 def change(found: Rows, table: str, key: Any, **facts: Any) -> None:
-    found[table, key] = changed(found[table, key], **facts)
+    found[table, key] = with_changes(found[table, key], **facts)
 
 
 def double(found: Rows, **facts: Any) -> None:
     """Another group."""
-    found["share_group", 7] = changed(found["share_group", 1], id=7, **facts)
+    found["share_group", 7] = with_changes(found["share_group", 1], id=7, **facts)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from scheduler_service.core.model import Run, RunKey, RunPhase
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.sharing.changes import packed, sliced, weighted, with_idle_turns, without
+from scheduler_service.core.sharing.changes import with_idle_turns, with_packed, with_sliced, with_weights, without_runs
 from scheduler_service.core.sharing.equations import (
     excess,
     is_exclusive,
@@ -99,11 +99,11 @@ def test_rows_after_a_change(made: tuple[tuple[Row, ...], list[Run]], gone: set[
     rows, runs = made
     new = RunKey(9, 1)
     for place in range(len(rows)):
-        assert set(packed(rows, place, [new])[place].runs) == {*rows[place].runs, new}
-    assert without(packed(rows, 0, [new]), {new}) == rows
-    assert sliced(rows, [new], weight) == (*rows, Row((new,), weight))
-    assert [row.weight for row in weighted(rows, range(1, len(rows) + 1))] == list(range(1, len(rows) + 1))
-    left = without(rows, {run.key for run in runs if run.job_id in gone})
+        assert set(with_packed(rows, place, [new])[place].runs) == {*rows[place].runs, new}
+    assert without_runs(with_packed(rows, 0, [new]), {new}) == rows
+    assert with_sliced(rows, [new], weight) == (*rows, Row((new,), weight))
+    assert [row.weight for row in with_weights(rows, range(1, len(rows) + 1))] == list(range(1, len(rows) + 1))
+    left = without_runs(rows, {run.key for run in runs if run.job_id in gone})
     assert all(row.runs and not any(key.job_id in gone for key in row.runs) for row in left)
     assert {key for row in left for key in row.runs} == {run.key for run in runs if run.job_id not in gone}
 
@@ -114,7 +114,7 @@ def test_a_run_that_names_no_memory_shares_with_nobody() -> None:
     other = Run(2, 1, 1, (0,), Vector(1, 1, 1), RunPhase.RUNNING, 0, device_memory_mib=1)
     memory = {(1, 0): 81_920}
     assert excess((Row((alone.key,)),), [alone], memory, Settings()) is None
-    for rows in (packed((Row((alone.key,)),), 0, [other.key]), sliced((Row((alone.key,)),), [other.key])):
+    for rows in (with_packed((Row((alone.key,)),), 0, [other.key]), with_sliced((Row((alone.key,)),), [other.key])):
         found = excess(rows, [alone, other], memory, Settings())
         assert found is not None
         assert found.limit_mib == 75_366

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler_service.core.messages import CancelRequested, DrainRequested, Event, RequeueRequested, SuspendRequested
 from scheduler_service.core.model import EventKind, Exit0AfterStop, JobSpec, JobState, Reason, Retry, StopReason, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.options import PreemptionSettings
@@ -15,7 +15,7 @@ from tests.policies.made import fitgpp
 
 SMALL = Vector(4_000, 8_192, 2)
 TASK = Vector(1_000, 1_024, 1)
-DONE_ANYWAY = changed(spec(), exit_0_after_stop=Exit0AfterStop.DONE)
+DONE_ANYWAY = with_changes(spec(), exit_0_after_stop=Exit0AfterStop.DONE)
 Ask = Callable[[int], Event]
 
 
@@ -38,7 +38,7 @@ def running(d: Driver, what: JobSpec | None = None) -> int:
 
 def gang(tasks: int = 3, **more: object) -> JobSpec:
     total = Vector(*(tasks * part for part in TASK))
-    return changed(spec(), gang=(TaskGroup(tasks, TASK),), demand=total, **more)
+    return with_changes(spec(), gang=(TaskGroup(tasks, TASK),), demand=total, **more)
 
 
 STOPS: list[tuple[Ask | None, JobState, StopReason]] = [
@@ -106,7 +106,7 @@ def test_a_job_of_which_an_exit_with_0_means_done_is_still_stopped_by_any_other_
 
 def test_cancel_and_time_limit_keep_their_own_meaning() -> None:
     d = cluster()
-    cancelled, limited = running(d), running(d, changed(spec(), time_limit_us=SECOND))
+    cancelled, limited = running(d), running(d, with_changes(spec(), time_limit_us=SECOND))
     d.step(CancelRequested(cancelled), after=1)
     d.step(d.exited(cancelled, told=True), d.exited(limited, told=True))
     assert d.states(cancelled, limited) == [JobState.CANCELLED, JobState.SUCCEEDED]
@@ -114,7 +114,7 @@ def test_cancel_and_time_limit_keep_their_own_meaning() -> None:
 
 def test_a_stopped_job_whose_time_is_over_has_timed_out() -> None:
     d = cluster()
-    job = running(d, changed(spec(), time_limit_us=60 * SECOND))
+    job = running(d, with_changes(spec(), time_limit_us=60 * SECOND))
     d.step(RequeueRequested(job), after=30)
     d.now += 30 * SECOND
     d.exit(job, told=True)
@@ -202,7 +202,7 @@ def test_an_exit_with_0_after_the_stop_of_a_gang_that_fails_does_not_make_it_suc
 @pytest.mark.parametrize(("ask", "state", "why"), STOPS)
 def test_the_story_says_what_came_of_the_checkpoint_signal(ask: Ask | None, state: JobState, why: StopReason) -> None:
     d = cluster()
-    job = running(d, changed(spec(), checkpoint_signal="USR1"))
+    job = running(d, with_changes(spec(), checkpoint_signal="USR1"))
     stop(d, job, ask)
     assert d.run(job).stop_reason is why
     step = d.exit(job, told=True, exit_code=7, checkpoint="it did not exit within 27.0 s of SIGUSR1; SIGTERM followed")

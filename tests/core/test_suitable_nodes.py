@@ -21,10 +21,10 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import JobSpec, JobState, NodeDevice, NodeSelector, Reason, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.state.resources.suitable_nodes import SuitableNodes, Traits, asked, describe, suits
+from scheduler_service.core.state.resources.suitable_nodes import SuitableNodes, Traits, describe, node_requirements, suits
 from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import PreemptionSettings
@@ -59,11 +59,11 @@ def site(*nodes: NodeSeen) -> Driver:
 
 def asks(model: str = "", memory: int = 0, **nodes: object) -> JobSpec:
     selector = NodeSelector(**nodes)  # type: ignore[arg-type]
-    return changed(spec(devices=0), cells=CellRequest(model=model), device_memory_mib=memory, nodes=selector)
+    return with_changes(spec(devices=0), cells=CellRequest(model=model), device_memory_mib=memory, nodes=selector)
 
 
 def among(d: Driver, what: JobSpec) -> set[str] | None:
-    found = d.state.among(what)
+    found = d.state.suitable_for(what)
     if found is None:
         return None
     ids = {node for node in d.state.nodes.rows if found.bits >> node & 1}
@@ -112,7 +112,7 @@ def test_what_is_asked_of_nodes_and_which_there_are(what: JobSpec, where: set[st
     ],
 )
 def test_it_is_told_what_is_asked(what: JobSpec, told: str) -> None:
-    found = asked(what)
+    found = node_requirements(what)
     assert found is not None
     assert describe(found) == told
 
@@ -145,13 +145,13 @@ def test_a_device_of_another_model_makes_a_node_none_of_either() -> None:
 
 def test_the_node_that_joined_last_is_deleted() -> None:
     d = site(NODES[0], NODES[1])
-    jobs = [d.submit(changed(asks("A100"), demand=Vector(1_000, 1_024, 2))) for _ in range(2)]
+    jobs = [d.submit(with_changes(asks("A100"), demand=Vector(1_000, 1_024, 2))) for _ in range(2)]
     d.silence("t4")
     d.step(NodeDeleteRequested("t4"))
     d.start(jobs[0])
     found = explain(d.state, d.job(jobs[1]), d.now, Random(0), stages("fifo", PreemptionSettings()))
     assert [blocker.reason for blocker in found.blockers] == [Reason.NO_ROOM]
-    gang = changed(asks("A100"), gang=(TaskGroup(2, Vector(500, 512)),), demand=Vector(1_000, 1_024))
+    gang = with_changes(asks("A100"), gang=(TaskGroup(2, Vector(500, 512)),), demand=Vector(1_000, 1_024))
     others = [d.submit(gang), d.submit(asks(names=("a100",)))]
     d.cancel(jobs[1])
     d.start(others[1])
@@ -166,7 +166,7 @@ def test_a_job_starts_when_the_labels_of_a_node_change_to_those_that_it_asks_for
     d.step(seen("other", labels=(("zone", "c"),)))
     job = d.submit(asks(labels=(("zone", "c"),)))
     d.start(job)
-    waiting = d.submit(changed(asks(labels=(("zone", "c"),)), demand=Vector(8_000, 1_024)))
+    waiting = d.submit(with_changes(asks(labels=(("zone", "c"),)), demand=Vector(8_000, 1_024)))
     assert d.job(waiting).reason is Reason.NO_ROOM
     d.step(seen("cpu", labels=(("zone", "c"),)))
     assert d.job(waiting).state is JobState.STARTING
@@ -188,7 +188,7 @@ def test_a_run_goes_on_where_its_node_is_not_suitable_any_more() -> None:
 
 def test_a_job_that_no_node_suits_any_more_says_so_and_starts_when_one_does_again() -> None:
     d = site(*NODES)
-    what = changed(asks("T4"), demand=Vector(1_000, 1_024, 2))
+    what = with_changes(asks("T4"), demand=Vector(1_000, 1_024, 2))
     runs, waits = d.submit(what), d.submit(what)
     d.start(runs)
     d.silence("t4")
@@ -248,7 +248,7 @@ def test_what_is_kept_is_what_a_fresh_look_finds(
         else:
             there[node] = new
         for want in wants:
-            found, what = index.among(want, 7), asked(want)
+            found, what = index.find(want, 7), node_requirements(want)
             if what is None:
                 assert found is None
                 continue
@@ -262,7 +262,7 @@ def test_many_different_wishes_are_not_all_remembered() -> None:
     index = SuitableNodes()
     index.set_node(1, Traits("n1", frozenset(A), "A100", 40_960))
     for memory in range(1, 1_000):
-        found = index.among(asks(memory=memory), 1)
+        found = index.find(asks(memory=memory), 1)
         assert found is not None
         assert found.bits == 0b10
     assert len(index._known) <= 256
@@ -275,6 +275,6 @@ def test_what_a_device_row_says_is_what_counts() -> None:
     device = d.state.devices.rows[node, 0]
     assert isinstance(device, NodeDevice)
     with d.state.supposing():
-        d.state.put(d.state.devices, (node, 0), changed(device, model="H100"))
+        d.state.put(d.state.devices, (node, 0), with_changes(device, model="H100"))
         assert among(d, asks("A100")) == set()
     assert among(d, asks("A100")) == {"a100"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.messages import Accepted, Submitted, UpdateRequested
 from scheduler_service.core.model import Array, JobClass, JobState
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import DEFAULTS
 from scheduler_service.core.model.values import SECOND
 from tests.core.driver import Driver, spec
@@ -34,7 +34,7 @@ def test_no_job_has_a_longer_limit_than_its_class_may_have(
     defaults, most = [0, 0], [0, 0]
     defaults[place], most[place] = min(default, longest) if longest else default, longest
     d = site((defaults[0], defaults[1]), (most[0], most[1]))
-    answer = d.reply(Submitted("ann", "", changed(spec(trial=trial), time_limit_us=asked * SECOND)))
+    answer = d.reply(Submitted("ann", "", with_changes(spec(trial=trial), time_limit_us=asked * SECOND)))
     if longest and asked > longest:
         assert isinstance(answer, FailedPrecondition)
         assert answer.reason == "TIME_LIMIT_TOO_LONG"
@@ -50,7 +50,7 @@ def test_no_job_has_a_longer_limit_than_its_class_may_have(
 
 def test_the_error_names_the_limit_and_the_setting() -> None:
     d = site(longest=(0, 3600))
-    answer = d.reply(Submitted("ann", "", changed(spec(), time_limit_us=7200 * SECOND)))
+    answer = d.reply(Submitted("ann", "", with_changes(spec(), time_limit_us=7200 * SECOND)))
     assert str(answer) == (
         "a time limit of 7200 s is too long: best-effort jobs of this site may run for 3600 s at most (longest_time_limit in "
         "the scheduler's configuration); ask for 3600 s or less, and have a longer job save its work and be submitted again"
@@ -65,7 +65,7 @@ def test_a_class_without_limits_has_none() -> None:
 
 def test_elements_have_the_limit_of_their_array_and_may_not_have_a_longer_one() -> None:
     d = site(default=(0, 60), longest=(0, 600))
-    d.submit(changed(spec(), array=Array(2)))
+    d.submit(with_changes(spec(), array=Array(2)))
     assert {job.time_limit_us for job in d.state.jobs.rows.values()} == {60 * SECOND}
     answer = d.reply(UpdateRequested(2, time_limit_us=601 * SECOND))
     assert isinstance(answer, FailedPrecondition)
@@ -81,7 +81,7 @@ def test_the_same_submit_is_the_same_job_though_it_got_the_default() -> None:
 @pytest.mark.parametrize("job_class", JobClass)
 def test_a_job_with_the_default_limit_is_backfilled_and_timed_out_by_it(job_class: JobClass) -> None:
     d = site(default=(60, 60))
-    job = d.submit(changed(spec(), job_class=job_class))
+    job = d.submit(with_changes(spec(), job_class=job_class))
     d.start(job)
     d.step(after=60)
     assert d.job(job).state is JobState.STOPPING

@@ -7,8 +7,8 @@ import pytest
 
 from scheduler_service.core.messages import Place, RunStarted, Share, Spot, UpdateRequested
 from scheduler_service.core.model import JobState, Run, RunPhase, StopReason
-from scheduler_service.core.model.launch_time import executed, executed_us, limit_at
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.launch_time import executed_us, execution_time_parts, limit_at
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, WHOLE, Micros
 from scheduler_service.policies.fifo import fifo
 from tests.core.driver import Driver, spec
@@ -21,12 +21,12 @@ LIMIT = 60
 def shared(*weights: int) -> tuple[Sharing, list[int]]:
     """Jobs with a time limit of a minute take turns on a device, by these weights."""
     d = Sharing()
-    limited = changed(spec(1), time_limit_us=LIMIT * SECOND)
-    jobs = [d.submit(changed(limited, priority=10))]
+    limited = with_changes(spec(1), time_limit_us=LIMIT * SECOND)
+    jobs = [d.submit(with_changes(limited, priority=10))]
     d.place(jobs[0], 1, 0)
     d.start(jobs[0])
     for count in range(2, len(weights) + 1):
-        jobs.append(d.submit(changed(limited, priority=10 if weights[count - 1] else 0)))
+        jobs.append(d.submit(with_changes(limited, priority=10 if weights[count - 1] else 0)))
         rows = tuple(row(job, weight=weight) for job, weight in zip(jobs, weights[:count], strict=True))
         limits = tuple((key(job), 4000) for job in jobs)
         d.do(Place(jobs[-1], (Spot(1, (0,)),), share=Share(rows, limits)))
@@ -59,7 +59,7 @@ def test_time_counts_faster_once_a_job_has_its_device_alone() -> None:
     assert d.job(two).limit_us == d.now + 40 * SECOND
     d.step(after=10)
     assert ran_for(d, two) == 30
-    assert executed(d.state.runs_of(two)) == (0, d.now - 30 * SECOND, WHOLE)
+    assert execution_time_parts(d.state.runs_of(two)) == (0, d.now - 30 * SECOND, WHOLE)
 
 
 def test_weights_say_how_fast_time_counts_and_who_has_no_turn_has_no_time() -> None:
@@ -67,7 +67,7 @@ def test_weights_say_how_fast_time_counts_and_who_has_no_turn_has_no_time() -> N
     d.step(after=30)
     assert [ran_for(d, job) for job in (one, two, three)] == [pytest.approx(10), pytest.approx(20), 0]
     assert d.job(three).limit_us is None
-    assert executed(d.state.runs_of(three))[1] is None
+    assert execution_time_parts(d.state.runs_of(three))[1] is None
     assert d.job(two).limit_us == pytest.approx(d.now + 60 * SECOND, abs=1000)
 
 
@@ -123,7 +123,7 @@ class Watched:
         match random.randrange(6):
             case 0 | 1 if len(state.jobs.rows) < 8:
                 limit = random.choice((0, 20, 45)) * SECOND
-                self.d.submit(changed(spec(random.choice((1, 1, 2))), time_limit_us=limit))
+                self.d.submit(with_changes(spec(random.choice((1, 1, 2))), time_limit_us=limit))
             case 2 | 3 if chosen is not None and chosen.phase is RunPhase.STARTING:
                 node = state.nodes.rows[chosen.node]
                 self.step(RunStarted(node.name, node.boot_id, self.d._next(node), chosen.key, log_path=""))
@@ -140,7 +140,7 @@ class Watched:
             job, runs = state.jobs.rows[job_id], state.runs_of(job_id)
             told = job.ran_us + executed_us(runs, self.d.now)
             assert told == pytest.approx(float(self.computed.get(job_id, 0)), abs=100), job_id
-            so_long, since, part = executed(runs)
+            so_long, since, part = execution_time_parts(runs)
             shown = so_long + (0 if since is None else (self.d.now - since) * part // WHOLE)
             assert shown == pytest.approx(executed_us(runs, self.d.now), abs=100)
             if any(run.stop_reason is StopReason.TIME_LIMIT for run in runs):

@@ -2,11 +2,11 @@
 
 from scheduler_service.core.messages import Joined, NodeSilent
 from scheduler_service.core.model import EventKind, JobState, Reason, RunKey, RunPhase, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Vector
 from tests.core.driver import Driver, orders_to_stop, spec
 
-PAIR = changed(spec(), gang=(TaskGroup(2, Vector(1000, 512, 1)),), demand=Vector(2000, 1024, 2))
+PAIR = with_changes(spec(), gang=(TaskGroup(2, Vector(1000, 512, 1)),), demand=Vector(2000, 1024, 2))
 
 
 def test_they_begin_elsewhere() -> None:

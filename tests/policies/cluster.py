@@ -23,7 +23,7 @@ from scheduler_service.core.model import (
     TaskGroup,
 )
 from scheduler_service.core.model.launch_time import limit_at
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add, fits, sub
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.placing.closest import pick_devices
@@ -40,20 +40,20 @@ class Builder:
     def node(self, capacity: Vector) -> int:
         cluster = self.state.cluster
         number = cluster.next_node
-        self.state.put(self.state.cluster_table, 0, changed(cluster, next_node=number + 1))
+        self.state.put(self.state.cluster_table, 0, with_changes(cluster, next_node=number + 1))
         self.state.put(self.state.nodes, number, Node(number, f"n{number}", "a", NodeState.UP, capacity, (), 0))
         for i in range(capacity.devices):
             self.state.put(self.state.devices, (number, i), NodeDevice(number, i, f"{i}", "gpu", 1))
         return number
 
     def silence(self, node: int) -> None:
-        self.state.put(self.state.nodes, node, changed(self.state.nodes.rows[node], state=NodeState.SILENT))
+        self.state.put(self.state.nodes, node, with_changes(self.state.nodes.rows[node], state=NodeState.SILENT))
 
     def job(self, demand: Vector, job_class: JobClass = JobClass.BEST_EFFORT, grace: int = 0, count: int = 0) -> Job:
         cluster = self.state.cluster
         job = Job(cluster.next_job, JobSpec(("true",), demand, job_class, grace * SECOND), "ann", "", 0)
-        job = changed(job, preempted_for_trial=count)
-        self.state.put(self.state.cluster_table, 0, changed(cluster, next_job=job.id + 1))
+        job = with_changes(job, preempted_for_trial=count)
+        self.state.put(self.state.cluster_table, 0, with_changes(cluster, next_job=job.id + 1))
         self.state.put(self.state.jobs, job.id, job)
         return job
 
@@ -74,8 +74,8 @@ class Builder:
         devices = pick_devices(self.state, node, demand.devices)
         run = Run(job.id, 1, node, devices, demand, phase, 0)
         if phase is RunPhase.STOPPING:
-            run = changed(run, stop_reason=StopReason.CANCELLED, stop_us=0)
-        self.state.put(self.state.jobs, job.id, changed(job, run=1, state=JobState(phase + 1)))
+            run = with_changes(run, stop_reason=StopReason.CANCELLED, stop_us=0)
+        self.state.put(self.state.jobs, job.id, with_changes(job, run=1, state=JobState(phase + 1)))
         self.state.put(self.state.runs, run.key, run)
         return run.key
 
@@ -89,7 +89,7 @@ class Builder:
         total = reduce(add, (demand for _, demand in places), ZERO)
         groups = tuple(TaskGroup(1, demand) for _, demand in places)
         job = self.job(total, grace=grace, count=count)
-        gang = changed(job, spec=changed(job.spec, gang=groups), run=1, state=JobState.RUNNING, rendezvous="n1:1")
+        gang = with_changes(job, spec=with_changes(job.spec, gang=groups), run=1, state=JobState.RUNNING, rendezvous="n1:1")
         self.state.put(self.state.jobs, job.id, gang)
         for rank, (node, demand) in enumerate(places):
             devices = pick_devices(self.state, node, demand.devices)
@@ -102,14 +102,14 @@ class Builder:
         if key is None:
             return
         job, run = self.state.jobs.rows[key.job_id], self.state.runs.rows[key]
-        spec = changed(job.spec, estimate_us=estimate * SECOND)
-        row = changed(job, spec=spec, time_limit_us=limit * SECOND, ran_us=ran * SECOND)
+        spec = with_changes(job.spec, estimate_us=estimate * SECOND)
+        row = with_changes(job, spec=spec, time_limit_us=limit * SECOND, ran_us=ran * SECOND)
         self.state.put(self.state.jobs, job.id, row)
         if run.phase is RunPhase.RUNNING:
-            started = changed(run, started_us=began * SECOND)
+            started = with_changes(run, started_us=began * SECOND)
             self.state.put(self.state.runs, key, started)
             self.state.put(
-                self.state.jobs, job.id, changed(row, limit_us=limit_at(row, [started], self.state.cluster.clock_us))
+                self.state.jobs, job.id, with_changes(row, limit_us=limit_at(row, [started], self.state.cluster.clock_us))
             )
 
     def trial(self, demand: Vector) -> Job:

@@ -18,7 +18,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import Configuration, Job, JobClass, JobSpec, JobState, Reason, ShareMode, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import PoolPlan, Settings
 from scheduler_service.core.model.tenants.virtual_clusters import CellRequest, Guarantee, Owner, Pin, Quota, Within
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add
@@ -69,7 +69,7 @@ class Tenants(Driver):
         """How many of the free cells that it owns there is nothing healthy for, even if nobody else asks."""
         assert self.state.pools is not None
         cells = self.state.pools.pools[pool]
-        return cells.doomed(Owner(self.state.vc_ids[name]), cells.shape.levels.index(level))
+        return cells.count_doomed(Owner(self.state.vc_ids[name]), cells.shape.levels.index(level))
 
     def change(self, name: str, *quotas: tuple[str, str, int]) -> Step:
         return self.step(VcRequested(name, False, tuple(Quota(*quota) for quota in quotas)))
@@ -94,7 +94,7 @@ class Tenants(Driver):
 
     def ask_host(self, vc: str, cpu_milli: int, memory_mib: int, **wants: Any) -> Any:
         """The same for one task without devices; the answer, where it is a refusal."""
-        spec = changed(request(vc, 1, cpus=True, **wants), demand=Vector(cpu_milli, memory_mib))
+        spec = with_changes(request(vc, 1, cpus=True, **wants), demand=Vector(cpu_milli, memory_mib))
         answer = self.reply(Submitted("ann", "", spec))
         if not isinstance(answer, Accepted):
             return answer
@@ -190,8 +190,8 @@ def request(
 def elastic(vc: str, tasks: int, most: int, **wants: Any) -> JobSpec:
     """A job of one device for each task, with one task at least."""
     one = request(vc, 1, **wants)
-    spec = changed(one, gang=(TaskGroup(1, one.demand),), min_tasks=1, max_tasks=most)
-    return spec.resized(tasks)
+    spec = with_changes(one, gang=(TaskGroup(1, one.demand),), min_tasks=1, max_tasks=most)
+    return spec.with_tasks(tasks)
 
 
 def other(

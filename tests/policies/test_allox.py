@@ -22,10 +22,10 @@ from scheduler_service.core.messages import (
     Submitted,
 )
 from scheduler_service.core.model import Configuration, EventKind, JobClass, JobSpec, JobState, Reason, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.allox.configuration_times import Known
-from scheduler_service.policies.allox.matching_input import considered, progress
+from scheduler_service.policies.allox.matching_input import count_considered, progress
 from scheduler_service.policies.allox.site_scope import Site
 from scheduler_service.policies.allox.slots import Kinds
 from scheduler_service.policies.chosen_stages import order_of, stages
@@ -154,7 +154,7 @@ def test_progress_is_the_share_of_the_fastest_configuration_discounted_elsewhere
 
 
 def test_how_many_users_are_considered() -> None:
-    counts = [considered(*case) for case in ((20, 0.3), (20, 0), (1, 0.1), (20, 1), (7, 0.5))]
+    counts = [count_considered(*case) for case in ((20, 0.3), (20, 0), (1, 0.1), (20, 1), (7, 0.5))]
     assert counts == [6, 1, 1, 20, 4]
 
 
@@ -426,7 +426,7 @@ def test_a_plan_that_leaves_few_jobs_of_the_highest_level_lets_these_start_at_on
     """While the plan was made for one GPU, another one has joined: the second trial need not wait for the next plan."""
     d = driver(1, 0, long=2, period=1)
     one_gpu = JobSpec(("true",), ON_GPU, estimate_us=SECOND)
-    trial = changed(one_gpu, job_class=JobClass.TRIAL)
+    trial = with_changes(one_gpu, job_class=JobClass.TRIAL)
     replies = d.step(*(Submitted("ann", "", spec) for spec in (trial, trial, trial, one_gpu, one_gpu)))
     (asked,) = replies.delegated
     d.join("gpu-1", GPU_NODE)

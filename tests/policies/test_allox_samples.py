@@ -29,11 +29,11 @@ from scheduler_service.core.model import (
     TaskGroup,
 )
 from scheduler_service.core.model.estimates import Source
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, UNSET, ZERO, Vector
 from scheduler_service.core.operations.estimators import expected_us
 from scheduler_service.policies.allox.configuration_times import Known
-from scheduler_service.policies.allox.sampling import within
+from scheduler_service.policies.allox.sampling import is_within_share
 from tests.core.driver import Driver, spec
 from tests.policies.test_allox import ON_CPU, ON_GPU, allox, driver, either, submit
 
@@ -102,7 +102,7 @@ def test_the_measured_rate_of_a_run_takes_the_place_of_its_sample() -> None:
         at = d.where(job).name, d.run(job).key
         d.step(MiniBatchMeasured(*at, 300_000, 20, 990_000), after=after)
     assert estimated(d, job) == {0: 501, 1: 300}, "1,000 steps of 0.3 s"
-    assert Known(1).of(before).times_us != Known(1).of(d.job(job)).times_us, "and the matching goes by that"
+    assert Known(1).ways_of(before).times_us != Known(1).ways_of(d.job(job)).times_us, "and the matching goes by that"
     d.step(SuspendRequested(job))
     d.exit(job, yielded=True, told=True)
     assert estimated(d, job) == {0: 501, 1: 300}, "also when it queues again"
@@ -119,9 +119,9 @@ def test_a_rate_of_other_devices_says_nothing() -> None:
         d.step(MiniBatchMeasured(*at, 300_000, 20, 990_000), after=after)
     row, profile = d.job(job), d.job(job).profile
     assert profile is not None
-    other = changed(row, profile=profile._replace(devices=profile.devices + 1))
+    other = with_changes(row, profile=profile._replace(devices=profile.devices + 1))
     assert expected_us(other, 1) == 101 * SECOND
-    assert expected_us(changed(row, configuration=0), 1) == 101 * SECOND, "nor one of another configuration"
+    assert expected_us(with_changes(row, configuration=0), 1) == 101 * SECOND, "nor one of another configuration"
 
 
 def test_nobody_is_asked_for_rates_if_the_site_does_not_say_so() -> None:
@@ -401,10 +401,10 @@ def test_one_sample_may_always_run() -> None:
 
 def test_what_samples_may_hold() -> None:
     capacity = Vector(8, 8, 8)
-    assert within(ZERO, Vector(8, 8, 8), capacity, 0.25)
-    assert within(Vector(1, 1, 1), Vector(1, 1, 1), capacity, 0.25)
-    assert not within(Vector(1, 1, 1), Vector(1, 1, 2), capacity, 0.25)
-    assert within(Vector(0, 1, 0), Vector(8, 1, 8), capacity, 0.25)
+    assert is_within_share(ZERO, Vector(8, 8, 8), capacity, 0.25)
+    assert is_within_share(Vector(1, 1, 1), Vector(1, 1, 1), capacity, 0.25)
+    assert not is_within_share(Vector(1, 1, 1), Vector(1, 1, 2), capacity, 0.25)
+    assert is_within_share(Vector(0, 1, 0), Vector(8, 1, 8), capacity, 0.25)
 
 
 def test_a_job_to_be_sampled_is_in_no_matching() -> None:
@@ -473,7 +473,7 @@ def test_settings_that_cannot_be(name: str, value: float) -> None:
 
 def test_alternatives_of_gangs_are_measured_by_their_first_task() -> None:
     d = driver(2, 1)
-    gang = changed(unknown(), gang=(TaskGroup(2, ON_GPU),), demand=Vector(2000, 2, 2))
+    gang = with_changes(unknown(), gang=(TaskGroup(2, ON_GPU),), demand=Vector(2000, 2, 2))
     (reply,) = d.step(Submitted("ann", "", gang)).replies
     assert isinstance(reply, Accepted)
     job = reply.job_id
@@ -490,7 +490,7 @@ def test_configurations_of_a_sampled_job() -> None:
     """Three of them, one after the other."""
     d = driver(1, 2)
     two = Configuration(Vector(2000, 1, 0))
-    (job,) = submit(d, changed(unknown(), alternatives=(*unknown().alternatives, two)))
+    (job,) = submit(d, with_changes(unknown(), alternatives=(*unknown().alternatives, two)))
     for number, each in ((0, 3.0), (1, 2.0), (2, 1.0)):
         assert d.job(job).configuration == number
         sample(d, job, each)
@@ -504,7 +504,7 @@ GIB, WITH_MEMORY = 1024, Vector(4000, 64 * 1024, 1)
 
 def with_memory(**more: object) -> JobSpec:
     """A job for a GPU or for CPUs whose user has named no memory for the first."""
-    return changed(unknown(), demand=Vector(1000, UNSET, 1), **more)
+    return with_changes(unknown(), demand=Vector(1000, UNSET, 1), **more)
 
 
 def two_ways() -> Driver:
@@ -533,7 +533,7 @@ def test_the_memory_of_a_sample_is_the_demand_of_a_configuration_whose_user_name
     assert any(said in line.text for line in left.log)
     sample(d, job, each=5)
     assert (d.run(job).demand.memory_mib, d.job(job).sampling) == (5 * GIB, None)
-    beside = d.submit(changed(spec(0), demand=Vector(1000, 58 * GIB, 0)))
+    beside = d.submit(with_changes(spec(0), demand=Vector(1000, 58 * GIB, 0)))
     assert d.job(beside).state is STARTING
 
 
@@ -547,7 +547,7 @@ def test_it_has_a_quarter_more_and_never_more_than_by_default(used: int, gets: i
 
 def test_memory_that_a_user_has_named_stays() -> None:
     d = two_ways()
-    (job,) = submit(d, changed(unknown(), demand=Vector(1000, 7 * GIB, 1)))
+    (job,) = submit(d, with_changes(unknown(), demand=Vector(1000, 7 * GIB, 1)))
     sampled_with(d, job, 100)
     sampled_with(d, job, 50)
     assert d.job(job).spec.demand.memory_mib == 7 * GIB
@@ -580,5 +580,5 @@ def test_the_request_of_a_job_that_was_sampled_is_still_the_same_request() -> No
     sampled_with(d, reply.job_id, GIB)
     assert d.job(reply.job_id).spec.demand.memory_mib == GIB + 256
     assert d.step(asked).replies == (reply,)
-    named = Submitted("ann", "r", changed(with_memory(), demand=Vector(1000, GIB + 256, 1)))
+    named = Submitted("ann", "r", with_changes(with_memory(), demand=Vector(1000, GIB + 256, 1)))
     assert isinstance(d.step(named).replies[0], AlreadyExists)

@@ -12,7 +12,7 @@ from scheduler_service.core.enact import enact
 from scheduler_service.core.invariants import check
 from scheduler_service.core.messages import AddEarmark, Plan, Preempt
 from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Reason, Run
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.engine_settings import stages_of
@@ -127,8 +127,8 @@ def test_also_those_are_drawn_that_can_make_no_room() -> None:
 def test_a_plan_with_gangs_can_be_carried_out(state: State, needs: list[Vector], seed: int, rule: str) -> None:
     """A gang that is drawn for what it has on several nodes is told once."""
     cluster = state.cluster
-    trial = changed(of_tasks(*needs), id=cluster.next_job)
-    state.put(state.cluster_table, 0, changed(cluster, next_job=trial.id + 1))
+    trial = with_changes(of_tasks(*needs), id=cluster.next_job)
+    state.put(state.cluster_table, 0, with_changes(cluster, next_job=trial.id + 1))
     state.put(state.jobs, trial.id, trial)
     choose = stages(rule, AS_PUBLISHED._replace(cap=2)).victims.choose
     assert choose is not None
@@ -190,7 +190,7 @@ def test_all_that_were_drawn_leave_and_come_back() -> None:
         d.join(name, SMALL)
     guarded = d.trial(1)
     estimates = (900, 800, 700)
-    long, longer, least = (d.submit(changed(spec(1), estimate_us=seconds * SECOND)) for seconds in estimates)
+    long, longer, least = (d.submit(with_changes(spec(1), estimate_us=seconds * SECOND)) for seconds in estimates)
     d.start(guarded, long, longer, least)
     assert [d.where(job).name for job in (guarded, long, longer, least)] == ["n1", "n1", "n2", "n2"]
     trial = d.trial(2)

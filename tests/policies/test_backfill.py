@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.messages import Submitted
 from scheduler_service.core.model import JobSpec, JobState, RunPhase, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.resources.packing import pack
@@ -104,7 +104,7 @@ def test_the_first_head_starts_when_it_does_without_backfill(nodes: list[Vector]
 
 
 def limited(devices: int, seconds: int, **more: Any) -> JobSpec:
-    return changed(spec(devices=devices, grace=0), time_limit_us=seconds * SECOND, **more)
+    return with_changes(spec(devices=devices, grace=0), time_limit_us=seconds * SECOND, **more)
 
 
 def busy(head: int) -> tuple[Driver, int, int]:
@@ -134,8 +134,8 @@ def test_a_job_that_leaves_the_head_its_room_passes_it_whatever_it_takes() -> No
 def test_the_grace_period_counts_as_time_that_it_takes() -> None:
     d, _, _ = busy(7)
     late, just = (
-        d.submit(changed(limited(2, 91), grace_us=10 * SECOND)),
-        d.submit(changed(limited(2, 90), grace_us=10 * SECOND)),
+        d.submit(with_changes(limited(2, 91), grace_us=10 * SECOND)),
+        d.submit(with_changes(limited(2, 90), grace_us=10 * SECOND)),
     )
     assert d.states(late, just) == [JobState.QUEUED, JobState.STARTING]
 
@@ -150,7 +150,7 @@ def test_nothing_is_backfilled_where_nobody_knows_when_the_head_starts() -> None
 
 def test_an_estimate_is_no_promise_of_the_job_that_is_backfilled() -> None:
     d, _, _ = busy(7)
-    job = d.submit(changed(spec(devices=2, grace=0), estimate_us=SECOND))
+    job = d.submit(with_changes(spec(devices=2, grace=0), estimate_us=SECOND))
     assert d.job(job).state is JobState.QUEUED
 
 
@@ -159,7 +159,7 @@ def test_a_run_that_was_told_to_leave_is_gone_at_the_end_of_its_grace_period() -
     d = Driver(backfill)
     d.settles = False
     d.join()
-    leaving, other = d.submit(changed(limited(4, 1000), grace_us=10 * SECOND)), d.submit(limited(3, 1000))
+    leaving, other = d.submit(with_changes(limited(4, 1000), grace_us=10 * SECOND)), d.submit(limited(3, 1000))
     d.start(leaving, other)
     d.cancel(leaving)
     head = d.submit(limited(5, 50))
@@ -183,7 +183,7 @@ def test_what_is_promised_to_a_trial_is_not_reserved_for_a_head() -> None:
 
 def test_trials_too_are_passed_where_nobody_is_preempted() -> None:
     d, _, _ = busy(7)
-    trial = d.submit(changed(limited(2, 60), job_class=spec(trial=True).job_class))
+    trial = d.submit(with_changes(limited(2, 60), job_class=spec(trial=True).job_class))
     assert d.job(trial).state is JobState.STARTING
 
 
@@ -194,7 +194,7 @@ GROUPS = st.lists(st.tuples(SIZES, st.integers(1, 2)), max_size=2)
 
 def gang_of_sizes(*sizes: tuple[Vector, int]) -> JobSpec:
     groups, demand = gang_of([TaskGroup(count, need) for need, count in sizes])
-    return changed(spec(), gang=groups, demand=demand)
+    return with_changes(spec(), gang=groups, demand=demand)
 
 
 @given(RUNNING, GROUPS)

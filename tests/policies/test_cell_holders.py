@@ -5,7 +5,7 @@ from typing import Any
 
 from scheduler_service.core.messages import Accepted, CancelRequested, Submitted
 from scheduler_service.core.model import JobState, Reason
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies.chosen_stages import stages
@@ -17,7 +17,7 @@ FOURS = "four-2x2"
 
 
 def limited(t: Tenants, vc: str, size: int, seconds: int, **wants: Any) -> int:
-    answer = t.reply(Submitted("ann", "", changed(request(vc, size, **wants), time_limit_us=seconds * SECOND)))
+    answer = t.reply(Submitted("ann", "", with_changes(request(vc, size, **wants), time_limit_us=seconds * SECOND)))
     assert isinstance(answer, Accepted), answer
     t.begin(answer.job_id)
     return answer.job_id

@@ -10,7 +10,7 @@ import pytest
 from scheduler_service.core.messages import HoldRequested, PlanReady, Step, Submitted, VcRequested
 from scheduler_service.core.model import EventKind, Job, JobState, Reason
 from scheduler_service.core.model.jobs import Array
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy, Within
 from scheduler_service.policies.chosen_stages import stages
@@ -179,7 +179,7 @@ def test_a_gang_whose_cell_is_not_free_holds_up_nobody() -> None:
 
 def test_the_elements_of_an_array_start_one_after_the_other_in_the_right_cells() -> None:
     t = mixed(("v100", "device", 1), ("k80", "device", 2))
-    array = changed(request("A", 1, **either(10, 12)), array=Array(4))
+    array = with_changes(request("A", 1, **either(10, 12)), array=Array(4))
     t.step(Submitted("ann", "", array))
     elements = sorted(t.state.active)
     assert sorted(where(t, *elements)) == ["k80", "k80", "v100"]

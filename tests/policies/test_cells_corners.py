@@ -192,7 +192,7 @@ def test_a_named_pool_is_as_its_first_node_is_when_that_comes_back_changed() -> 
     assert pools is not None
     assert pools.misfits == {2: "its devices are not like those of the other nodes of pool p"}
     tenants.step(NodeSeen("two", "c", inventory("FOUR")))
-    assert pools.pools["p"].held(1) == (0, 1)
+    assert pools.pools["p"].held_leaves(1) == (0, 1)
 
 
 @pytest.mark.parametrize(("model", "pool", "leaves"), [("FOUR", "four-2x2", 4), ("CPU4", "cpu-4", 4)])

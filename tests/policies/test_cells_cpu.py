@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler_service.core.allocation.bindings import entitled
+from scheduler_service.core.allocation.bindings import is_entitled
 from scheduler_service.core.enact import enact
 from scheduler_service.core.messages import DrainRequested, NodeSeen, NodeSilent, Place, Spot, VcRequested
 from scheduler_service.core.model import JobState, Reason
@@ -239,7 +239,7 @@ def test_nobody_is_guaranteed_what_goes_with_no_device() -> None:
     assert tenants.ask_host("A", 1000, 1024).reason == "NEVER_IN_QUOTA"
     assert tenants.ask_host("A", 9000, 1024, guarantee=OPPORTUNISTIC).reason == "NO_POOL_FITS"
     beside = tenants.ask_host("A", 1000, 1024, guarantee=OPPORTUNISTIC)
-    assert not entitled(tenants.state, tenants.job(beside), 1, 0)
+    assert not is_entitled(tenants.state, tenants.job(beside), 1, 0)
     tenants.end(beside)
     later = tenants.ask_host("A", 8000, 1024, guarantee=OPPORTUNISTIC)
     waiting = tenants.ask_host("A", 1000, 1024, guarantee=OPPORTUNISTIC)

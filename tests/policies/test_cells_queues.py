@@ -7,7 +7,7 @@ import pytest
 
 from scheduler_service.core.messages import Submitted, UpdateRequested, VcRequested
 from scheduler_service.core.model import Array, Dependency, DependencyKind, EventKind, JobState, Reason, RunKey
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Pin, VcPolicy
 from scheduler_service.policies.chosen_stages import stages
@@ -201,7 +201,7 @@ def test_queues_follow_a_pin_that_is_added_while_somebody_waits() -> None:
 @pytest.mark.parametrize("guarantee", [Guarantee.GUARANTEED, OVERFLOW])
 def test_all_elements_of_an_array_start_that_have_room(guarantee: Guarantee) -> None:
     t = site()
-    spec = changed(request("A", 1, pool=FOURS, guarantee=guarantee), array=Array(6))
+    spec = with_changes(request("A", 1, pool=FOURS, guarantee=guarantee), array=Array(6))
     array = t.reply(Submitted("ann", "", spec)).job_id
     elements = [job for job in t.state.jobs.rows.values() if job.array_job == array]
     assert [job.state for job in elements] == [JobState.STARTING] * 4

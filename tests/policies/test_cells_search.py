@@ -4,7 +4,7 @@ import pytest
 
 from scheduler_service.core.messages import Accepted, FaultsSeen, Submitted
 from scheduler_service.core.model import JobSpec, JobState, Reason, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy, Within
 from scheduler_service.core.model.values import ZERO, Vector, add, times
@@ -24,7 +24,7 @@ def grouped(vc: str, *groups: tuple[int, int], within: tuple[Within, ...] = (), 
     demand = ZERO
     for group in gang:
         demand = add(demand, times(group.demand, group.size))
-    return changed(request(vc, 1, within=within, priority=priority), demand=demand, gang=gang)
+    return with_changes(request(vc, 1, within=within, priority=priority), demand=demand, gang=gang)
 
 
 def submit(tenants: Tenants, spec: JobSpec) -> int:
@@ -105,7 +105,7 @@ def test_a_gang_may_be_of_thousands(guarantee: str) -> None:
     tenants.vc("A", ("p100-2x2x2", "node", 128))
     spec = grouped("A", (1024, 1))
     if guarantee == "opportunistic":
-        spec = changed(spec, guarantee=OPPORTUNISTIC)
+        spec = with_changes(spec, guarantee=OPPORTUNISTIC)
     answer = tenants.reply(Submitted("ann", "", spec))
     assert isinstance(answer, Accepted), answer
     assert len({(run.node, run.devices) for run in tenants.state.runs_of(answer.job_id)}) == 1024

@@ -6,7 +6,7 @@ from scheduler_service.core.enact import enact
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Accepted, CancelRequested, Place, Rng, Share, Spot, Submitted
 from scheduler_service.core.model import JobState, Reason, RunKey, StopReason
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND
@@ -130,7 +130,7 @@ def test_an_opportunistic_trial_preempts_a_group_of_its_own_virtual_cluster() ->
     tenants.step()
     state = tenants.state
     row = state.vcs.rows[state.vc_ids["B"]]
-    state.put(state.vcs, row.id, changed(row, policy=VcPolicy("fitgpp")))
+    state.put(state.vcs, row.id, with_changes(row, policy=VcPolicy("fitgpp")))
     state.adopt()
     one = tenants.ask("B", 4, guarantee=OPPORTUNISTIC)
     two = beside(tenants, one, "B", 0, guarantee=OPPORTUNISTIC)

@@ -8,7 +8,7 @@ from scheduler_service.core.cells.request import Need, RequestedCells, Together
 from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.model import JobState, Reason, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Within
 from scheduler_service.core.model.values import Vector, times
@@ -25,7 +25,7 @@ def gang(tenants: Tenants, *groups: tuple[int, int], within: tuple[Within, ...],
     """Groups of so many tasks, of so many devices each."""
     rows = tuple(TaskGroup(count, Vector(1000, 1024, size)) for count, size in groups)
     total = times(Vector(1000, 1024, 1), sum(count * size for count, size in groups))
-    spec = changed(request("G", 1, guarantee=guarantee, within=within), demand=total, gang=rows)
+    spec = with_changes(request("G", 1, guarantee=guarantee, within=within), demand=total, gang=rows)
     answer = tenants.reply(Submitted("ann", "", spec))
     assert isinstance(answer, Accepted), answer
     tenants.begin(answer.job_id)
@@ -124,7 +124,7 @@ def test_a_gang_of_very_many_tasks_is_no_deeper_than_a_small_one() -> None:
     assert sorted(found) == list(range(2048))
     assert {slot // 128 for slot, _ in found.values()} == {1}
     assert find_idle(pool, RequestedCells((Together(2, True, (*tasks, Need(2048, 1))),), tasks)) is None
-    assert pool.held(255)[1] == 0
+    assert pool.held_leaves(255)[1] == 0
 
 
 @pytest.mark.parametrize("guarantee", [OPPORTUNISTIC, OVERFLOW])

@@ -70,7 +70,7 @@ def check_node(state: State, action: Place) -> None:
     job = state.jobs.rows[action.job_id]
     if len(action.spots) > 1 or not action.spots[0].devices or job.avoid or job.id in state.earmarks_of:
         return
-    demand, room = job.spec.configured(action.configuration).demand, state.free_resources
+    demand, room = job.spec.in_configuration(action.configuration).demand, state.free_resources
     nodes = [node for node in state.nodes.rows if room.is_open(node) and fits(demand, room.free(node))]
     keys = {node: (best(idle_on(state, node), demand.devices)[:-1], node) for node in nodes}
     assert action.spots[0].node == min(keys, key=keys.__getitem__)

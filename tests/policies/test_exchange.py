@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler_service.core.errors import FailedPrecondition, NotFound
 from scheduler_service.core.exchange.book import Board
 from scheduler_service.core.model.tenants.exchange import Deal, Lot, PostingState
-from scheduler_service.policies.hived.exchange.arbiter import Match, auction, balanced, settle
+from scheduler_service.policies.hived.exchange.arbiter import Match, auction, balance_surplus, settle
 from scheduler_service.policies.hived.exchange.proxy import Idle, ProxySettings, propose_idle, propose_withdrawals
 from tests.core.market import HOUR, Market, always, lot
 
@@ -22,7 +22,7 @@ def pairs(deals: Sequence[Deal]) -> list[tuple[int, int]]:
     return [(deal.request, deal.offer) for deal in deals]
 
 
-def settled(m: Market, surplus: dict[int, int], match: Match = balanced) -> list[tuple[int, int]]:
+def settled(m: Market, surplus: dict[int, int], match: Match = balance_surplus) -> list[tuple[int, int]]:
     """What is matched, were the surplus so many hours."""
     return pairs(list(settle(m.board, {vc: hours * HOUR for vc, hours in surplus.items()}, match, always)))
 
@@ -111,7 +111,7 @@ def test_the_order_of_rows_in_memory_is_nothing(
     rows, owed = list(m.postings.values()), list(surplus.items())
     random.shuffle(rows)
     random.shuffle(owed)
-    for match in (balanced, auction):
+    for match in (balance_surplus, auction):
         straight = list(settle(m.board, surplus, match, always))
         assert list(settle(Board(rows, (), m.now), dict(owed), match, always)) == straight
 
@@ -145,7 +145,7 @@ def do_matching(postings: list[Any], surplus: dict[int, int]) -> tuple[int, int]
 # ---- what does not fit -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("match", [balanced, auction])
+@pytest.mark.parametrize("match", [balance_surplus, auction])
 def test_where_a_deal_does_not_fit_the_next_candidate_is_tried(match: Match) -> None:
     m = Market()
     first, second = m.offer(C, lot()), m.offer(D, lot())
@@ -162,14 +162,14 @@ def test_where_a_deal_does_not_fit_the_next_candidate_is_tried(match: Match) -> 
     assert pairs(list(settle(m.board, {}, match, not_to_a))) == [(b, first)]
     assert list(settle(m.board, {}, match, lambda _: "nothing fits")) == []
     assert (m.postings, m.surplus) == before
-    assert m.board.left(m.postings[first], 0, HOUR) == 1
+    assert m.board.cells_left(m.postings[first], 0, HOUR) == 1
 
 
 def test_a_deal_that_is_sent_back_is_not_proposed_again_and_changes_nothing() -> None:
     m = Market()
     first, second = m.offer(C, lot()), m.offer(D, lot())
     a, b = m.request(A, lot()), m.request(B, lot())
-    deals = settle(m.board, {}, balanced, always)
+    deals = settle(m.board, {}, balance_surplus, always)
     assert pairs([next(deals)]) == [(a, first)]
     assert pairs([deals.send("it broke")]) == [(a, second)]
     assert pairs([deals.send(None)]) == [(b, first)], "which stands on the board as before"

@@ -19,10 +19,10 @@ from scheduler_service.core.messages import (
     ReturnRequested,
     WithdrawRequested,
 )
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.exchange import Deal, ExchangeState, Lot, PostingKind, PostingState
-from scheduler_service.policies.hived.exchange.arbiter import Fits, Match, Surplus, auction, balanced
+from scheduler_service.policies.hived.exchange.arbiter import Fits, Match, Surplus, auction, balance_surplus
 from scheduler_service.policies.hived.policy import cells
 from tests.core.driver import Driver
 from tests.policies.trading import FOURS, HOUR, Traders, at, many, reason, two
@@ -128,7 +128,7 @@ def test_the_arbiter_looks_again_when_a_window_begins() -> None:
     assert t.postings[wanted].state is PostingState.MATCHED
 
 
-@pytest.mark.parametrize(("match", "served"), [(balanced, "B"), (auction, "C")])
+@pytest.mark.parametrize(("match", "served"), [(balance_surplus, "B"), (auction, "C")])
 def test_the_site_chooses_who_is_served_first(match: Match, served: str) -> None:
     """B has given, C has taken; C was here first. An auction goes by bids, and among equals by the earlier post."""
     t = many(1, 1, 1)
@@ -192,7 +192,7 @@ def test_without_the_check_a_promise_to_others_would_break() -> None:
     t = many(1, 1, 1)
     t.take("B", t.offer("A"))
     row = t.state.exchanges.rows[1]
-    t.state.put(t.state.exchanges, 1, changed(row, lot=changed(row.lot, count=2)))
+    t.state.put(t.state.exchanges, 1, with_changes(row, lot=with_changes(row.lot, count=2)))
     with pytest.raises(Broken):
         check(t.state)
     pools = t.state.pools

@@ -7,20 +7,20 @@ import pytest
 from scheduler_service.core.engine import step
 from scheduler_service.core.exchange.book import Board
 from scheduler_service.core.exchange.ownership import board_of, least_owned, most_cells, turn_windows, why_not_owned
-from scheduler_service.core.exchange.quota_timeline import granted, moments
+from scheduler_service.core.exchange.quota_timeline import granted_cells, moments
 from scheduler_service.core.messages import Submitted
 from scheduler_service.core.model.tenants.exchange import Deal, Exchange, ExchangeState, Lot, PostingState
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.exchange import arbiter_and_proxies as stage
-from scheduler_service.policies.hived.exchange.arbiter import Match, auction, balanced
+from scheduler_service.policies.hived.exchange.arbiter import Match, auction, balance_surplus
 from scheduler_service.policies.hived.policy import cells
 from tests.core.test_cells_cost import calls
 from tests.policies.tenants import request
 from tests.policies.trading import FOURS, HOUR, Traders, at
 
 
-@pytest.mark.parametrize("match", [balanced, auction])
+@pytest.mark.parametrize("match", [balance_surplus, auction])
 def test_whether_somebody_owns_what_many_offers_have_is_asked_once(match: Match, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve offers of the one cell, twelve requests of it: after the first deal none of the others can be."""
     t = Traders(1, match=None)
@@ -53,7 +53,7 @@ def test_who_owns_what_is_asked_again_once_there_was_a_deal() -> None:
     for _ in range(4):
         t.offer("A", begin=1, end=9)
         t.want("B", begin=2, end=8)
-    t.policy = cells(balanced)
+    t.policy = cells(balance_surplus)
     t.want("B", begin=20, end=21)
     assert [exchange.lot.begin_us for exchange in t.exchanges.values()] == [at(2), at(2)]
 
@@ -79,10 +79,12 @@ def test_what_is_owned_in_windows_is_what_exchanges_grant_at_each_of_their_momen
         for end in (begin, begin + 1, begin + 40):
             window = at(begin), at(end)
             for level in ("node", "switch"):
-                least = min(granted(mine, time).get((2, FOURS, level), 0) for time in moments(mine, *window))
+                least = min(granted_cells(mine, time).get((2, FOURS, level), 0) for time in moments(mine, *window))
                 assert least_owned(t.state, 2, FOURS, level, *window) == least
     times = moments(mine, t.now, at(10_000))
-    most = [max(granted(mine, time).get((2, FOURS, level), 0) for time in times) for level in ("device", "switch", "node")]
+    most = [
+        max(granted_cells(mine, time).get((2, FOURS, level), 0) for time in times) for level in ("device", "switch", "node")
+    ]
     assert most_cells(t.state, pools, t.state.vcs.rows[2], FOURS) == tuple(most)
 
 

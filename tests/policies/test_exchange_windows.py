@@ -6,7 +6,7 @@ from scheduler_service.core.messages import (
     Cells,
 )
 from scheduler_service.core.model import JobState, Reason
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.exchange import ExchangeState, PostingState
 from scheduler_service.core.model.tenants.virtual_clusters import Quota
 from scheduler_service.policies.hived.exchange.arbiter import auction
@@ -124,7 +124,7 @@ def test_a_window_does_not_open_for_cells_that_are_not_the_givers_any_more() -> 
     t = many(2, 1)
     t.take("B", t.offer("A", 2, begin=2, end=4))
     t.until(1)
-    t.state.put(t.state.vcs, 1, changed(t.state.vcs.rows[1], quotas=(Quota(*NODE),)))
+    t.state.put(t.state.vcs, 1, with_changes(t.state.vcs.rows[1], quotas=(Quota(*NODE),)))
     t.state.adopt()
     t.until(2)
     assert t.exchanges[1].state is ExchangeState.RETURNED

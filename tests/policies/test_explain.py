@@ -5,7 +5,7 @@ from random import Random
 from scheduler_service.core.engine import step
 from scheduler_service.core.messages import DrainRequested, HoldRequested, Submitted, SuspendRequested
 from scheduler_service.core.model import Array, Dependency, DependencyKind, JobSpec, JobState, Reason, Retry, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.chosen_stages import stages
@@ -26,7 +26,7 @@ def cluster(chosen: Stages = FITGPP, nodes: int = 1) -> Driver:
 
 
 def running(d: Driver, devices: int, *, estimate: int = 0, limit: int = 0, trial: bool = False, grace: int = 10) -> int:
-    what = changed(spec(devices, trial, grace), estimate_us=estimate * SECOND, time_limit_us=limit * SECOND)
+    what = with_changes(spec(devices, trial, grace), estimate_us=estimate * SECOND, time_limit_us=limit * SECOND)
     job = d.submit(what)
     d.start(job)
     return job
@@ -50,7 +50,7 @@ def reasons(found: Explanation) -> list[Reason]:
 def test_held_and_waiting_for_others_and_both_are_said() -> None:
     d = cluster()
     first = running(d, 1)
-    job = d.submit(changed(spec(), dependencies=(Dependency(first, DependencyKind.AFTER_OK),)))
+    job = d.submit(with_changes(spec(), dependencies=(Dependency(first, DependencyKind.AFTER_OK),)))
     d.step(HoldRequested(job))
     held, dependency = why(d, job).blockers
     assert held.reason is Reason.HELD
@@ -60,7 +60,7 @@ def test_held_and_waiting_for_others_and_both_are_said() -> None:
 
 def test_a_retry_says_when() -> None:
     d = cluster()
-    job = d.submit(changed(spec(), retry=Retry(3)))
+    job = d.submit(with_changes(spec(), retry=Retry(3)))
     d.start(job)
     d.exit(job, exit_code=1)
     found = why(d, job)
@@ -76,7 +76,7 @@ def test_a_suspended_job_and_one_that_runs_and_an_array_at_its_limit() -> None:
     d.step(SuspendRequested(job))
     d.exit(job, yielded=True)
     assert reasons(why(d, job)) == [Reason.SUSPENDED]
-    array = d.submit(changed(spec(), array=Array(3, 1)))
+    array = d.submit(with_changes(spec(), array=Array(3, 1)))
     assert why(d, array).blockers == (
         Blocker(Reason.ARRAY_LIMIT, "1 of its elements have begun and not ended, as many as may at once"),
     )
@@ -143,7 +143,7 @@ def test_of_a_gang_the_task_that_finds_no_room_is_named() -> None:
     d = cluster()
     running(d, 4)
     large, small = Vector(1000, 1024, 3), Vector(500, 512, 2)
-    gang = changed(spec(), gang=(TaskGroup(1, small), TaskGroup(1, large)), demand=Vector(1500, 1536, 5))
+    gang = with_changes(spec(), gang=(TaskGroup(1, small), TaskGroup(1, large)), demand=Vector(1500, 1536, 5))
     (blocker,) = why(d, d.submit(gang)).blockers
     assert (blocker.need, blocker.free.devices) == (small, 1), "the larger has its place: 1 device remains"
 
@@ -262,20 +262,20 @@ def test_those_before_it_take_their_time() -> None:
     d = cluster(FIFO)
     running(d, 8, estimate=100)
     for seconds in (50, 30):
-        d.submit(changed(spec(4), estimate_us=seconds * SECOND))
+        d.submit(with_changes(spec(4), estimate_us=seconds * SECOND))
     assert at(d, d.submit(devices=8)) == 150
 
 
 def test_an_array_before_it_takes_the_time_of_all_its_elements() -> None:
     d = cluster(FIFO, nodes=2)
-    d.submit(changed(spec(8), array=Array(20), estimate_us=600 * SECOND))
+    d.submit(with_changes(spec(8), array=Array(20), estimate_us=600 * SECOND))
     assert at(d, d.submit(devices=8)) == 10 * 600
 
 
 def test_an_array_at_its_limit_begins_the_next_element_before_those_behind_it() -> None:
     d = cluster(FIFO, nodes=2)
-    d.submit(changed(spec(8), array=Array(4, 1), estimate_us=100 * SECOND))
-    both = changed(spec(), gang=(TaskGroup(2, Vector(1000, 1024, 8)),), demand=Vector(2000, 2048, 16))
+    d.submit(with_changes(spec(8), array=Array(4, 1), estimate_us=100 * SECOND))
+    both = with_changes(spec(), gang=(TaskGroup(2, Vector(1000, 1024, 8)),), demand=Vector(2000, 2048, 16))
     job = d.submit(both)
     assert at(d, job) == 400
     d.step(HoldRequested(min(d.state.jobs.rows)))
@@ -284,7 +284,7 @@ def test_an_array_at_its_limit_begins_the_next_element_before_those_behind_it() 
 
 def test_an_array_of_more_than_can_be_looked_at_is_not_foreseen() -> None:
     d = cluster(FIFO)
-    d.submit(changed(spec(8), array=Array(10_000), estimate_us=SECOND))
+    d.submit(with_changes(spec(8), array=Array(10_000), estimate_us=SECOND))
     found = why(d, d.submit(devices=8), FIFO).estimate
     assert found == Estimate(None, "too much is before it to be foreseen: 1 job ahead")
 
@@ -333,7 +333,7 @@ def test_what_no_end_makes_room_for_waits_for_nodes() -> None:
     d = cluster(FIFO, nodes=3)
     running(d, 2), running(d, 8)
     d.silence("n3")
-    gang = d.submit(changed(spec(), gang=(TaskGroup(3, Vector(1000, 1024, 6)),), demand=Vector(3000, 3072, 18)))
+    gang = d.submit(with_changes(spec(), gang=(TaskGroup(3, Vector(1000, 1024, 6)),), demand=Vector(3000, 3072, 18)))
     assert why(d, gang, FIFO).estimate == Estimate(None, "it waits for open nodes that are large enough", 2)
     behind = why(d, d.submit(devices=8), FIFO).estimate
     assert behind == Estimate(None, "it waits for the end of 2 runs of unknown length", 2), "nobody waits for the gang"
@@ -375,7 +375,7 @@ def test_a_trial_that_waits_for_its_victims_is_behind_nobody() -> None:
     d = cluster()
     job = running(d, 8)
     trial = d.trial(4)
-    stuck = d.submit(changed(spec(8, trial=True), priority=5))
+    stuck = d.submit(with_changes(spec(8, trial=True), priority=5))
     assert reasons(why(d, trial)) == [Reason.WAITING_FOR_VICTIMS]
     d.exit(job, yielded=True)
     assert d.states(trial, stuck) == [JobState.STARTING, JobState.QUEUED]

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler_service.core.messages import Accepted, HoldRequested, Submitted
 from scheduler_service.core.model import JobSpec, JobState, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.explain.explain import explain
@@ -44,7 +44,7 @@ class Site(Driver):
 
     def ask(self, user: str, devices: int = 8, project: str = "", what: JobSpec | None = None) -> int:
         """Submits a job, which runs if it was placed."""
-        answer = self.reply(Submitted(user, "", changed(what or spec(devices), project=project)))
+        answer = self.reply(Submitted(user, "", with_changes(what or spec(devices), project=project)))
         assert isinstance(answer, Accepted), answer
         self.come_up()
         return answer.job_id
@@ -66,7 +66,7 @@ class Site(Driver):
     def used(self, user: str, project: str = "", vc: str = "") -> float:
         """Device-seconds, by the memo."""
         memo = self.state.memos.rows[NAME, f"{vc}/usage/{project}/{user}"]
-        return rules_of(named(self.own)).used(spent_of(memo), self.now) / DEVICE_SECOND
+        return rules_of(named(self.own)).usage_at(spent_of(memo), self.now) / DEVICE_SECOND
 
     def share(self, project: str = "", user: str = "") -> Share:
         assert self.stages.shares is not None
@@ -128,7 +128,7 @@ def test_jobs_without_devices_are_charged_by_cpus() -> None:
 
 def test_a_gang_is_charged_for_all_of_its_tasks_from_its_placement_on() -> None:
     s = Site(half_life=1e9)
-    job = s.ask("ann", what=changed(spec(), gang=(TaskGroup(2, Vector(1000, 1024, 3)),), demand=Vector(2000, 2048, 6)))
+    job = s.ask("ann", what=with_changes(spec(), gang=(TaskGroup(2, Vector(1000, 1024, 3)),), demand=Vector(2000, 2048, 6)))
     assert s.states(job) == [STARTING]
     s.step(after=10)
     assert s.used("ann") == pytest.approx(60, rel=1e-4)
@@ -188,7 +188,7 @@ def test_priority_comes_before_usage() -> None:
     s = Site()
     s.ask("ann")
     s.step(after=60)
-    answer = s.reply(Submitted("ann", "", changed(spec(8), priority=1)))
+    answer = s.reply(Submitted("ann", "", with_changes(spec(8), priority=1)))
     assert isinstance(answer, Accepted)
     new = s.ask("new")
     assert s.queue() == [answer.job_id, new]
@@ -266,12 +266,12 @@ def test_the_first_holds_up_the_others_unless_they_are_backfilled() -> None:
         s = Site(backfilled)
         s.use("ann", 600, devices=1)
         s.step(after=60)
-        s.ask("cid", what=changed(spec(4), time_limit_us=3600 * SECOND))
+        s.ask("cid", what=with_changes(spec(4), time_limit_us=3600 * SECOND))
         s.step(after=60)
-        ann = s.ask("ann", what=changed(spec(2), time_limit_us=60 * SECOND))
+        ann = s.ask("ann", what=with_changes(spec(2), time_limit_us=60 * SECOND))
         s.exit(ann)
         first = s.ask("new", 8)
-        short = s.ask("ann", what=changed(spec(4), time_limit_us=60 * SECOND))
+        short = s.ask("ann", what=with_changes(spec(4), time_limit_us=60 * SECOND))
         assert s.states(first, short) == [QUEUED, RUNNING if backfilled else QUEUED]
 
 

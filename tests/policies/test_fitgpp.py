@@ -4,7 +4,7 @@ import pytest
 
 from scheduler_service.core.messages import NodeSilent, Submitted
 from scheduler_service.core.model import EventKind, JobState, Reason, RunKey
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import DEFAULTS
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.options import PreemptionSettings
@@ -177,7 +177,7 @@ def test_a_trial_that_waits_in_vain_is_told_who_is_spared_and_why() -> None:
     d.start(capped)
     for name in ("n2", "n3", "n4"):
         d.join(name)
-    trial, high = d.trial(8), d.submit(changed(spec(8), priority=5))
+    trial, high = d.trial(8), d.submit(with_changes(spec(8), priority=5))
     d.start(trial, high)
     d.step(after=31)
     guarded = d.submit(devices=8)

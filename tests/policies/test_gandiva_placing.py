@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.messages import Submitted
 from scheduler_service.core.model import Configuration, EventKind, JobState, Reason
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.sharing.equations import time_share
 from scheduler_service.policies.chosen_stages import stages
@@ -51,7 +51,7 @@ def test_a_job_may_be_a_gang_in_another_of_its_configurations() -> None:
     d.begin(3)
     d.begin(3)
     gang = gang_of(2, 1)
-    job = d.submit(changed(spec(2), alternatives=(Configuration(gang.demand, gang.gang),)))
+    job = d.submit(with_changes(spec(2), alternatives=(Configuration(gang.demand, gang.gang),)))
     assert (d.job(job).configuration, d.job(job).task_nodes) == (1, (1, 2))
 
 

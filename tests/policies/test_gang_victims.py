@@ -12,7 +12,7 @@ from scheduler_service.core.enact import enact
 from scheduler_service.core.invariants import check
 from scheduler_service.core.messages import AddEarmark, Plan, Preempt
 from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Run, RunPhase, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import ZERO, Vector, add, fits
 from scheduler_service.core.state.indices.runs import refresh_candidate
 from scheduler_service.core.state.state import State
@@ -192,8 +192,8 @@ def test_the_plan_does_not_depend_on_the_history_of_the_slots(
 def test_the_plan_can_be_carried_out(state: State, needs: list[Vector], seed: int) -> None:
     """And what it keeps and promises adds up."""
     cluster = state.cluster
-    trial = changed(a_trial(*needs), id=cluster.next_job)
-    state.put(state.cluster_table, 0, changed(cluster, next_job=trial.id + 1))
+    trial = with_changes(a_trial(*needs), id=cluster.next_job)
+    state.put(state.cluster_table, 0, with_changes(cluster, next_job=trial.id + 1))
     state.put(state.jobs, trial.id, trial)
     plan = fitgpp_victims(state, trial, PreemptionSettings(cap=2), seeded(seed))
     assume(plan is not None)

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler_service.core.messages import ResumeRequested, SuspendRequested, VcRequested
 from scheduler_service.core.model import JobState, Reason, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND, Vector
@@ -135,7 +135,7 @@ def test_a_gang_preempts_on_several_nodes() -> None:
     d.join("n2")
     jobs = [run(d), run(d)]
     d.step(after=100)
-    gang = changed(spec(), gang=(TaskGroup(2, Vector(1000, 1024, 8)),), demand=Vector(2000, 2048, 16))
+    gang = with_changes(spec(), gang=(TaskGroup(2, Vector(1000, 1024, 8)),), demand=Vector(2000, 2048, 16))
     new = d.submit(gang)
     assert d.states(*jobs, new) == [STOPPING, STOPPING, QUEUED]
     for job in jobs:
@@ -157,7 +157,7 @@ def test_trials_and_runs_within_their_minimum_time_are_spared() -> None:
 def test_priority_comes_before_service() -> None:
     d = driver()
     job = run(d)
-    urgent = d.submit(changed(spec(8), priority=1))
+    urgent = d.submit(with_changes(spec(8), priority=1))
     assert d.states(job, urgent) == [STOPPING, QUEUED], "it is in the first queue, and behind all the same"
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.messages import AddEarmark, Plan, Preempt
 from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Reason, Run, RunKey
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages
@@ -38,7 +38,7 @@ def timed_clusters(draw: st.DrawFn) -> State:
             began=draw(st.sampled_from((0, 60, NOW))),
         )
     state = built.state
-    state.put(state.cluster_table, 0, changed(state.cluster, clock_us=NOW * SECOND))
+    state.put(state.cluster_table, 0, with_changes(state.cluster, clock_us=NOW * SECOND))
     state.adopt()
     return state
 
@@ -158,7 +158,10 @@ def test_as_policies() -> None:
     for name in ("lrtp", "rand"):
         d = Driver(stages(name, PreemptionSettings()).policy, cap=1)
         d.join()
-        long, short = d.submit(changed(spec(4), estimate_us=1000 * SECOND)), d.submit(changed(spec(4), estimate_us=SECOND))
+        long, short = (
+            d.submit(with_changes(spec(4), estimate_us=1000 * SECOND)),
+            d.submit(with_changes(spec(4), estimate_us=SECOND)),
+        )
         d.start(long, short)
         trial = d.trial(4)
         assert d.job(trial).reason is Reason.WAITING_FOR_VICTIMS

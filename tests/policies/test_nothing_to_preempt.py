@@ -28,7 +28,7 @@ from scheduler_service.core.model import (
     TaskGroup,
 )
 from scheduler_service.core.model.configurations import ANY_NODE, NodeSelector
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VcPolicy
 from scheduler_service.core.model.values import SECOND, Vector, add, fits
@@ -198,20 +198,20 @@ PINS = st.sampled_from((ANY_NODE, ANY_NODE, ANY_NODE, NodeSelector(("n1",)), Nod
 
 @st.composite
 def jobs(draw: st.DrawFn, vc: str = "") -> JobSpec:
-    job = changed(
+    job = with_changes(
         spec(draw(st.sampled_from((1, 2, 2, 3, 4))), draw(st.booleans())),
         priority=draw(st.sampled_from((0, 0, 1))),
         vc=vc,
         nodes=ANY_NODE if vc else draw(PINS),
     )
     if vc and draw(st.integers(0, 2)) == 0:
-        job = changed(job, guarantee=Guarantee.OPPORTUNISTIC)
+        job = with_changes(job, guarantee=Guarantee.OPPORTUNISTIC)
     kind = draw(st.integers(0, 7))
     if kind == 0:
         groups, demand = gang_of([TaskGroup(draw(st.integers(2, 3)), Vector(1000, 1024, draw(st.integers(1, 2))))])
-        return changed(job, gang=groups, demand=demand)
+        return with_changes(job, gang=groups, demand=demand)
     if kind == 1:
-        return changed(job, demand=Vector(1000, 1024, 1), gpu_fraction_ppm=500_000, share=ShareMode.SLICED)
+        return with_changes(job, demand=Vector(1000, 1024, 1), gpu_fraction_ppm=500_000, share=ShareMode.SLICED)
     return job
 
 

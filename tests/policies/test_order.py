@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_service.core.model import JobSpec, JobState
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.fifo import fifo
@@ -22,7 +22,7 @@ def one_by_one(submits: list[tuple[int, int]], aging: int) -> tuple[Driver, list
     running = d.submit()
     for priority, later in submits:
         d.step(after=later)
-        d.submit(changed(spec(), priority=priority))
+        d.submit(with_changes(spec(), priority=priority))
     order = []
     for _ in submits:
         d.exit(running)
@@ -56,7 +56,7 @@ def test_a_job_that_has_run_stands_before_those_of_its_priority_that_have_not() 
     d = Driver()
     d.join(capacity=ONE)
     first = d.submit()
-    same, higher = d.submit(), d.submit(changed(spec(), priority=1))
+    same, higher = d.submit(), d.submit(with_changes(spec(), priority=1))
     d.start(first)
     d.now += 5 * SECOND
     d.exit(first, yielded=True)
@@ -69,7 +69,7 @@ def test_a_higher_priority_of_the_other_class_goes_first_where_there_is_one_queu
     d = Driver()
     d.join(capacity=ONE)
     running, trial = d.submit(), d.trial()
-    best_effort: JobSpec = changed(spec(), priority=1)
+    best_effort: JobSpec = with_changes(spec(), priority=1)
     job = d.submit(best_effort)
     d.exit(running)
     assert d.states(trial, job) == [JobState.QUEUED, JobState.STARTING]

@@ -20,14 +20,14 @@ from scheduler_service.core.messages import (
     SuspendRequested,
 )
 from scheduler_service.core.model import Array, EventKind, JobState, Reason, Retry, RunKey, ShareMode
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import WHOLE, Vector
 from scheduler_service.core.state.open_groups import OpenGroups, OpenTo, Room
 from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.las import attained
+from scheduler_service.policies.las import attained_service
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.placing.first_fit import place
 from scheduler_service.policies.stages import Stages
@@ -185,7 +185,7 @@ def test_what_no_device_can_hold_is_refused_as_it_comes() -> None:
 
 def test_elements_of_an_array_share_devices() -> None:
     d = site(TWO)
-    array = ask(d, changed(part(0.5, 1000), array=Array(5)))
+    array = ask(d, with_changes(part(0.5, 1000), array=Array(5)))
     elements = sorted(d.state.elements_of[array])
     assert len(elements) == 4, "two on each device"
     d.start(*elements)
@@ -226,7 +226,7 @@ def test_nobody_joins_on_a_faulty_device_or_a_drained_node() -> None:
 
 def test_a_job_does_not_join_where_it_failed_if_another_device_is_idle() -> None:
     d = site(ONE, ONE)
-    job = ask(d, changed(part(0.5, 1000), retry=Retry(1)))
+    job = ask(d, with_changes(part(0.5, 1000), retry=Retry(1)))
     other = ask(d, part(0.5, 1000))
     assert places(d, job, other) == [("n1", 0)] * 2
     d.exit(job, exit_code=1)
@@ -241,10 +241,10 @@ def test_a_part_that_joins_does_not_delay_the_head_of_a_backfilled_queue() -> No
     d = Driver(made.policy, order=order_of(made))
     d.settles = False
     d.join("n1", TWO)
-    first = ask(d, changed(part(0.5, 1000), time_limit_us=100_000_000, grace_us=0))
+    first = ask(d, with_changes(part(0.5, 1000), time_limit_us=100_000_000, grace_us=0))
     head = ask(d, spec(2))
-    late = ask(d, changed(part(0.5, 1000), time_limit_us=900_000_000, grace_us=0))
-    soon = ask(d, changed(part(0.5, 1000), time_limit_us=50_000_000, grace_us=0))
+    late = ask(d, with_changes(part(0.5, 1000), time_limit_us=900_000_000, grace_us=0))
+    soon = ask(d, with_changes(part(0.5, 1000), time_limit_us=50_000_000, grace_us=0))
     assert d.states(first, head, late, soon) == [RUNNING, QUEUED, QUEUED, RUNNING]
 
 
@@ -283,10 +283,10 @@ def test_least_attained_service_counts_a_fraction() -> None:
     d = site(TWO, policy="las")
     half, other, whole = ask(d, part(0.5, 1000)), ask(d, part(0.5, 1000)), ask(d, spec(1))
     d.step(after=100)
-    assert attained(d.state, d.job(half)) == attained(d.state, d.job(other)) == 50_000_000
-    assert attained(d.state, d.job(whole)) == 100_000_000
+    assert attained_service(d.state, d.job(half)) == attained_service(d.state, d.job(other)) == 50_000_000
+    assert attained_service(d.state, d.job(whole)) == 100_000_000
     d.exit(half, yielded=True)
-    assert attained(d.state, d.job(half)) == 50_000_000
+    assert attained_service(d.state, d.job(half)) == 50_000_000
 
 
 def test_fair_share_counts_parts_of_devices() -> None:
@@ -344,13 +344,13 @@ def _refusal(driver: Driver, action: Place) -> str | None:
 def test_the_index_finds_the_group_with_least_room_that_suffices() -> None:
     index, to = OpenGroups(), OpenTo(SLICED, "", False, False)
     for number, left in ((1, 500), (2, 200), (3, 900), (4, 200)):
-        index.set(number, Room(to, 1000, left))
+        index.set_room(number, Room(to, 1000, left))
     assert list(index.with_room(to, lambda _memory: 201)) == [1, 3]
     assert list(index.with_room(to, lambda _memory: 200)) == [2, 4, 1, 3]
-    index.set(2, Room(to, 1000, 950))
-    index.set(1, None)
+    index.set_room(2, Room(to, 1000, 950))
+    index.set_room(1, None)
     assert list(index.with_room(to, lambda _memory: 1)) == [4, 3, 2]
     assert index.most_room(to) == (3, 950)
     for number in (2, 3, 4):
-        index.set(number, None)
+        index.set_room(number, None)
     assert index.snapshot() == OpenGroups().snapshot()

@@ -36,10 +36,10 @@ CHANGES: Mapping[type, set[str]] = {
 """Methods that change what they belong to; `Journal.put`, which `State.put` is, changes rows."""
 QUESTIONS: Mapping[type, set[str]] = {
     Pool: {
-        *("all_to_bind", "available", "balance", "bound_at", "bound_of", "costs_nobody", "doomed", "fitting"),
+        *("all_to_bind", "available", "balance", "bound_at", "bound_of", "costs_nobody", "count_doomed", "fitting"),
         *(
             "healthy",
-            "held",
+            "held_leaves",
             "holds",
             "idle",
             "idle_sizes",
@@ -49,10 +49,10 @@ QUESTIONS: Mapping[type, set[str]] = {
             "rebuilt",
             "safe_to_split",
         ),
-        *("shortfall", "snapshot", "unit_from", "unit_sizes", "units", "units_at", "visited"),
+        *("shortfall", "snapshot", "unit_from", "unit_sizes", "units", "units_at", "visited_nodes"),
     },
     Pools: {
-        "covered",
+        "share_per_device",
         "device_memory_mib",
         "usable_mib",
         "exists",
@@ -65,7 +65,7 @@ QUESTIONS: Mapping[type, set[str]] = {
     },
     FreeResources: {
         *("any_device_beside", "any_open", "capacities", "capacity_of", "could_ever_fit", "could_ever_fit_all", "first_fit"),
-        *("fitting", "free", "having", "is_open", "keeping", "offered", "shapes", "snapshot", "total_cpu"),
+        *("fitting", "free", "having", "is_open", "keeping", "offered_resources", "shapes", "snapshot", "total_cpu"),
     },
     IdleGroups: {"best_first", "snapshot", "tree"},
 }

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scheduler_service.core.messages import DrainRequested, Event, HoldRequested, Submitted, UndrainRequested
 from scheduler_service.core.model import JobClass, JobSpec, JobState, NodeSelector, Reason, TaskGroup
 from scheduler_service.core.model.configurations import ANY_NODE
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector, add, fits
 from scheduler_service.policies import registry
 from scheduler_service.policies.chosen_stages import order_of, stages
@@ -96,14 +96,14 @@ def built(of: Drawn, site: Stages, with_head: bool) -> tuple[Driver, int, list[i
     d.settles = False
     d.step(*(d.seen(f"n{i}", node) for i, node in enumerate(of.nodes)))
     for job in of.running:
-        d.step(Submitted("ann", "", changed(job, nodes=ANY_NODE)))
+        d.step(Submitted("ann", "", with_changes(job, nodes=ANY_NODE)))
     for job_id in [run.job_id for run in list(d.state.runs.rows.values()) if not d.job(run.job_id).spec.gang]:
         d.start(job_id)
     waiting = [job_id for job_id, job in d.state.jobs.rows.items() if job.state is JobState.QUEUED]
     events: list[Event] = [DrainRequested(f"n{i}", "", "op") for i in sorted(of.closed)]
     d.step(*events, *(HoldRequested(job) for job in waiting))
     head = d.state.cluster.next_job
-    events = [Submitted("ann", "", changed(of.head, priority=9))]
+    events = [Submitted("ann", "", with_changes(of.head, priority=9))]
     events += [] if with_head else [HoldRequested(head)]
     others = list(range(head + 1, head + 1 + len(of.others)))
     d.step(*events, *(Submitted("ann", "", other) for other in of.others))
@@ -168,15 +168,15 @@ def test_jobs_without_devices_delay_no_job_that_waits_for_devices_whoever_ends_f
     def holds(of: Full) -> None:
         d = cluster(site, LARGE)
         for need in of.holders:
-            d.submit(changed(spec(), demand=need))
+            d.submit(with_changes(spec(), demand=need))
         holders = [run.job_id for run in d.state.runs.rows.values()]
         d.start(*holders)
-        head = d.submit(changed(spec(), demand=of.head))
+        head = d.submit(with_changes(spec(), demand=of.head))
         if len(holders) != len(of.holders) or d.job(head).state is not JobState.QUEUED:
             return
         without = d.state.free_resources.free(1)
         for need in of.behind:
-            d.submit(changed(spec(), demand=need))
+            d.submit(with_changes(spec(), demand=need))
         beside = d.state.free_resources.free(1)
         event(f"{sum(run.job_id > head for run in d.state.runs.rows.values())} start behind it")
         demands = [d.job(job).spec.demand for job in holders]
@@ -202,7 +202,7 @@ def cluster(site: str, *nodes: Vector) -> Driver:
 
 
 def on(name: str, **more: object) -> JobSpec:
-    return changed(spec(**more), nodes=NodeSelector((name,)))  # type: ignore[arg-type]
+    return with_changes(spec(**more), nodes=NodeSelector((name,)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("site", TWO)
@@ -239,7 +239,7 @@ def test_a_gang_that_the_open_nodes_together_could_not_take_waits_aside(site: st
     d = cluster(site, LARGE, LARGE)
     groups, demand = gang_of([TaskGroup(2, Vector(1000, 1024, 4))])
     d.step(DrainRequested("n1", "", "op"))
-    gang = d.submit(changed(spec(), gang=groups, demand=demand))
+    gang = d.submit(with_changes(spec(), gang=groups, demand=demand))
     assert d.job(gang).reason is Reason.NODES_CLOSED
     assert d.job(d.submit(devices=4)).state is JobState.STARTING
 

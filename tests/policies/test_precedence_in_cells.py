@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.messages import Accepted, DrainRequested, Event, HoldRequested, Submitted
 from scheduler_service.core.model import JobSpec, JobState
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.virtual_clusters import CellRequest, Guarantee, VcPolicy
 from scheduler_service.policies import registry
 from tests.core.driver import Driver
@@ -102,7 +102,7 @@ def built(of: Drawn, policy: str, with_head: bool) -> tuple[Tenants, int, list[i
     events: list[Event] = [DrainRequested(name, "", "op") for name in sorted(of.closed)]
     d.step(*events, *(HoldRequested(job) for job in waiting))
     head = d.state.cluster.next_job
-    events = [Submitted("ann", "", changed(of.head, priority=HIGHEST))]
+    events = [Submitted("ann", "", with_changes(of.head, priority=HIGHEST))]
     events += [] if with_head else [HoldRequested(head)]
     first, *replies = d.step(*events, *(Submitted("ann", "", other) for other in of.others)).replies
     if not isinstance(first, Accepted):

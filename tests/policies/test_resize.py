@@ -6,7 +6,7 @@ from typing import Any
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.messages import Accepted, ResizeRequested, Submitted
 from scheduler_service.core.model import JobState, Reason, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Vector
 from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.explain.explain import explain
@@ -20,7 +20,7 @@ FITGPP = stages("fitgpp", PreemptionSettings())
 def elastic(what: Any, tasks: int, most: int) -> Any:
     task = Vector(1_000, 1_024, 1)
     total = Vector(*(part * tasks for part in task))
-    return changed(what, gang=(TaskGroup(tasks, task),), demand=total, min_tasks=1, max_tasks=most)
+    return with_changes(what, gang=(TaskGroup(tasks, task),), demand=total, min_tasks=1, max_tasks=most)
 
 
 def test_a_job_that_grew_too_large_waits_and_is_told_for_what() -> None:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from scheduler_service.core.allocation.bindings import in_own_cells, kept_on
-from scheduler_service.core.cells.queries import lost
+from scheduler_service.core.cells.queries import lost_some_or_all
 from scheduler_service.core.messages import (
     CancelRequested,
     DrainRequested,
@@ -91,7 +91,7 @@ class History:
         held = [(run.job_id, run.node, mask_of(run.devices)) for run in runs]
         held += [(row.job_id, node, row.mask) for node, rows in kept_on(state).items() for row in rows]
         away = (not in_own_cells(state, state.jobs.rows[job], node, mask) for job, node, mask in held)
-        return any(away) or any(any(lost(pools, binding)) for binding in state.bindings.rows.values())
+        return any(away) or any(any(lost_some_or_all(pools, binding)) for binding in state.bindings.rows.values())
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 

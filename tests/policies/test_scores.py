@@ -9,7 +9,7 @@ from scheduler_service.core.enact import enact
 from scheduler_service.core.invariants import check
 from scheduler_service.core.messages import Preempt
 from scheduler_service.core.model import Job, JobClass, JobSpec, RunKey, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.indices.runs import refresh_candidate
 from scheduler_service.core.state.state import State
@@ -39,11 +39,11 @@ def _trial(*tasks: Vector) -> Job:
 
 def began(built: Builder, key: RunKey | None, at: int) -> None:
     assert key is not None
-    built.state.put(built.state.runs, key, changed(built.state.runs.rows[key], placed_us=at * SECOND))
+    built.state.put(built.state.runs, key, with_changes(built.state.runs.rows[key], placed_us=at * SECOND))
 
 
 def at(built: Builder, now: int) -> State:
-    built.state.put(built.state.cluster_table, 0, changed(built.state.cluster, clock_us=now * SECOND))
+    built.state.put(built.state.cluster_table, 0, with_changes(built.state.cluster, clock_us=now * SECOND))
     return built.done()
 
 

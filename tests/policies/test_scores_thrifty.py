@@ -23,7 +23,7 @@ from scheduler_service.core.model import (
     StopReason,
     TaskGroup,
 )
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector, add, fits
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages
@@ -171,7 +171,7 @@ def test_a_gang_waits_on_two_nodes() -> None:
     d.cancel(jobs[1])
     d.cancel(jobs[2])
     alike = (TaskGroup(2, Vector(1_000, 1_024, 1)),)
-    gang = changed(spec(2, trial=True, cpu=2_000, memory=2_048), gang=alike)
+    gang = with_changes(spec(2, trial=True, cpu=2_000, memory=2_048), gang=alike)
     trial = d.state.cluster.next_job
     assert not orders_to_stop(d.step(Submitted("ann", "", gang)))
     assert {d.state.earmarks.rows[i].victims for i in d.state.earmarks_of[trial]} == {
@@ -200,13 +200,13 @@ def states(draw: st.DrawFn) -> State:
         key = built.run(node, draw(SMALL), grace=grace, phase=phase)
         if key is not None and leaves:
             run = built.state.runs.rows[key]
-            told = changed(run, stop_grace_us=grace * SECOND, stop_us=-draw(st.integers(0, 5)) * SECOND)
+            told = with_changes(run, stop_grace_us=grace * SECOND, stop_us=-draw(st.integers(0, 5)) * SECOND)
             built.state.put(built.state.runs, key, told)
             if draw(st.integers(0, 3)) == 0:
                 waiting = built.trial(run.demand)
                 promise = AddEarmark(waiting.id, node, run.demand, (key,), _decision(waiting))
                 if enact(built.state, (promise,), 0) is not None:
-                    built.state.put(built.state.jobs, waiting.id, changed(waiting, state=JobState.CANCELLED))
+                    built.state.put(built.state.jobs, waiting.id, with_changes(waiting, state=JobState.CANCELLED))
     if draw(st.integers(0, 4)) == 0:
         built.silence(draw(st.sampled_from(nodes)))
     return built.done()

@@ -14,7 +14,7 @@ from node_agent.sharing.parking.accounting import begin_park, begin_resume, cont
 from node_agent.sharing.parking.ladder import Parked
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.profiles import Switching
-from scheduler_service.core.model.rows import made
+from scheduler_service.core.model.rows import make_row
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.policies.gandiva.slicing.rows import fair_rows, unit_of
@@ -27,7 +27,7 @@ LONGEST = longest_us(USUAL)
 
 
 def run(job: int, *devices: int, node: int = 1, task: int = 0) -> Run:
-    return made(Run, job_id=job, run=1, task=task, node=node, devices=devices)
+    return make_row(Run, job_id=job, run=1, task=task, node=node, devices=devices)
 
 
 def seconds(wait: float = 0, park: float = 0, resume: float = 0, outlasted: float = 0) -> Switching:

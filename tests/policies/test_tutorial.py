@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from scheduler_service.core.model import JobState, Reason
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies import registry
@@ -53,9 +53,9 @@ def test_the_shortest_job_is_next(step: str, tmp_path: Path, monkeypatch: pytest
     made = stages("sjf", PreemptionSettings())
     d = Driver(made.policy, order=order_of(made))
     d.join()
-    first = d.submit(changed(spec(8), estimate_us=60 * SECOND))
+    first = d.submit(with_changes(spec(8), estimate_us=60 * SECOND))
     d.start(first)
-    jobs = [d.submit(changed(spec(8), estimate_us=seconds * SECOND)) for seconds in (900, 300, 600)]
+    jobs = [d.submit(with_changes(spec(8), estimate_us=seconds * SECOND)) for seconds in (900, 300, 600)]
     d.exit(first)
     assert d.states(*jobs) == [JobState.QUEUED, JobState.STARTING, JobState.QUEUED]
     told = explain(d.state, d.job(jobs[0]), d.now, Random(0), made)
@@ -66,7 +66,7 @@ def test_the_shortest_job_is_next(step: str, tmp_path: Path, monkeypatch: pytest
 
 def submitted(t: Tenants, seconds: int) -> int:
     """A job of the virtual cluster A for all of its devices, that starts as soon as it is placed."""
-    job = t.submit(changed(request("A", 4), estimate_us=seconds * SECOND))
+    job = t.submit(with_changes(request("A", 4), estimate_us=seconds * SECOND))
     if t.job(job).state is JobState.STARTING:
         t.start(job)
     return job

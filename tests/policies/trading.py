@@ -18,7 +18,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.exchange import Exchange, LedgerEntry, Posting, PostingKind
 from scheduler_service.core.model.values import Micros
-from scheduler_service.policies.hived.exchange.arbiter import Match, balanced
+from scheduler_service.policies.hived.exchange.arbiter import Match, balance_surplus
 from scheduler_service.policies.hived.policy import cells
 from tests.core.driver import EPOCH
 from tests.policies.tenants import Tenants
@@ -35,7 +35,7 @@ def at(hour: float) -> Micros:
 class Traders(Tenants):
     """Nodes of four devices. Keeps every posting, exchange and booking that there ever was."""
 
-    def __init__(self, nodes: int, *plans: PoolPlan, match: Match | None = balanced, **settings: Any) -> None:
+    def __init__(self, nodes: int, *plans: PoolPlan, match: Match | None = balance_surplus, **settings: Any) -> None:
         self.postings: dict[int, Posting] = {}
         self.exchanges: dict[int, Exchange] = {}
         self.booked: dict[tuple[Any, ...], LedgerEntry] = {}

@@ -57,8 +57,8 @@ def test_a_spec_comes_back_as_it_went() -> None:
     assert spec_in(spec_out(once), 0) == once
     assert spec_out(once).alternatives[0] == FULL
     assert [group.level for group in spec_out(once).alternatives[1].task_groups] == ["node", ""]
-    assert once.configured(1).command == ("python", "gpu.py")
-    assert once.configured(2).demand.devices == 2
+    assert once.in_configuration(1).command == ("python", "gpu.py")
+    assert once.in_configuration(2).demand.devices == 2
 
 
 @pytest.mark.parametrize(

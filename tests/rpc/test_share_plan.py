@@ -2,7 +2,7 @@
 
 from ebb.agent.v1 import agent_link_pb2 as pb
 
-from scheduler_service.core.lifecycle.desired import desired
+from scheduler_service.core.lifecycle.desired import desired_order
 from scheduler_service.core.messages import Share
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.rpc.convert.agents import orders_out
@@ -11,7 +11,7 @@ from tests.core.sharing_desk import HALF, Sharing, key, row, shared
 
 def told(desk: Sharing, job: int) -> pb.DesiredRun:
     run = desk.run(job)
-    order = desired(desk.job(job), run, desk.state.share_groups.rows.get(run.group))
+    order = desired_order(desk.job(job), run, desk.state.share_groups.rows.get(run.group))
     assert order is not None
     (message,) = orders_out([order], 1, desk.state.nodes.rows)
     (sent,) = message.desired_runs.runs

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scheduler_service.core.messages import Submitted
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.state.state import State
 from scheduler_service.engine_settings import stages_of
 from scheduler_service.policies.fair_share.rules import NAME
@@ -30,7 +30,9 @@ class Users(Site):
     def _submit(self) -> Submitted:
         event = super()._submit()
         number = int(event.request_id.split()[1])
-        return replace(event, user=("ann", "bob", "cid")[number % 3], spec=changed(event.spec, project=("", "p")[number % 2]))
+        return replace(
+            event, user=("ann", "bob", "cid")[number % 3], spec=with_changes(event.spec, project=("", "p")[number % 2])
+        )
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler_service.core.model import JobState
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.run.engine_thread import NotLeading, Overloaded
 from scheduler_service.run.invariant_sampling import watch_state
 from tests.core.driver import Driver
@@ -56,7 +56,7 @@ async def test_what_holds_is_not_told_and_a_busy_engine_is_asked_later(caplog: p
 async def test_what_is_broken_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     engine = Engine(looks=5)
     jobs = engine.driver.state.jobs.rows
-    jobs[1] = changed(jobs[1], state=JobState.QUEUED)
+    jobs[1] = with_changes(jobs[1], state=JobState.QUEUED)
     await asyncio.wait_for(watch_state(engine.ask, 0), LIMIT)
     assert engine.left == 0
     (record,) = caplog.records

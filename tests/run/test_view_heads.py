@@ -10,7 +10,7 @@ from scheduler_service.core.messages import (
     UndrainRequested,
 )
 from scheduler_service.core.model import JobState, Reason, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import Vector
 from scheduler_service.policies.fifo import fifo
@@ -57,11 +57,11 @@ def test_nobody_is_behind_a_job_that_no_node_can_take() -> None:
 
 def test_a_job_that_a_new_node_can_take_waits_for_those_before_it() -> None:
     d = Driver(fifo)
-    gang = changed(spec(), gang=(TaskGroup(2, Vector(1_000, 64, 5)),), demand=Vector(2_000, 128, 10))
+    gang = with_changes(spec(), gang=(TaskGroup(2, Vector(1_000, 64, 5)),), demand=Vector(2_000, 128, 10))
     large, wide, larger = d.submit(devices=16), d.submit(gang), d.submit(devices=17)
     d.join()
     running(d, 8)
-    first = d.submit(changed(spec(8), priority=1))
+    first = d.submit(with_changes(spec(8), priority=1))
     assert listed(d, first)[0] is Reason.NO_ROOM
     assert {listed(d, job)[0] for job in (large, wide, larger)} == {Reason.TOO_LARGE}
     d.step(DrainRequested("n1", "", "op"))
@@ -116,7 +116,7 @@ def test_a_job_that_is_held_back_by_a_trial_is_not_said_to_have_no_room() -> Non
     job, _ = running(d, 4), running(d, 4, trial=True)
     waits = d.submit(devices=2)
     assert listed(d, waits)[0] is Reason.NO_ROOM
-    stuck = d.submit(changed(spec(8, trial=True), priority=-5))
+    stuck = d.submit(with_changes(spec(8, trial=True), priority=-5))
     d.exit(job)
     assert d.free().devices == 4
     assert listed(d, waits) == (Reason.BEHIND, stuck)
@@ -127,7 +127,7 @@ def test_a_trial_whose_earmark_is_dropped_behind_one_that_is_stuck_waits_for_tha
     d.join("n2")
     running(d, 8), running(d, 8, trial=True)
     trial = d.trial(4)
-    stuck = d.submit(changed(spec(8, trial=True), priority=5))
+    stuck = d.submit(with_changes(spec(8, trial=True), priority=5))
     assert listed(d, trial)[0] is Reason.WAITING_FOR_VICTIMS
     d.step(DrainRequested("n1", "", "op"))
     assert listed(d, trial) == (Reason.BEHIND, stuck)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scheduler_service.core.messages import VcRequested
 from scheduler_service.core.model import Configuration, JobSpec
 from scheduler_service.core.model.inventory import Inventory
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.tenants.virtual_clusters import Quota, VcPolicy
 from scheduler_service.core.model.values import SECOND, Vector
@@ -105,7 +105,7 @@ def test_a_virtual_cluster_goes_by_allox(own: dict[str, float]) -> None:
     for vc in policies:
         for at, on_cpu in enumerate((12 * SECOND, 100 * SECOND)):
             job = either(10 * SECOND, on_cpu, at=0, user=f"{vc} {at}")
-            jobs.append(job._replace(spec=changed(job.spec, vc=vc)))
+            jobs.append(job._replace(spec=with_changes(job.spec, vc=vc)))
     simulated = World(
         Site(
             (GPU, GPU, CPU, CPU),

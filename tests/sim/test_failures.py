@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 
 from scheduler_service.core.model import Dependency, DependencyKind, JobState, Reason, StopReason
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read_schedule
@@ -173,7 +173,7 @@ def test_a_trial_does_not_wait_for_victims_on_a_dead_node() -> None:
 def test_a_job_whose_time_is_up_is_over_with_what_it_has_done() -> None:
     """And one that waits for its success is over with nothing."""
     after = job(1, 1)
-    after = after._replace(spec=changed(after.spec, dependencies=(Dependency(1, DependencyKind.AFTER_OK),)))
+    after = after._replace(spec=with_changes(after.spec, dependencies=(Dependency(1, DependencyKind.AFTER_OK),)))
     told: list[int] = []
     world = World(site("fifo", node(1)), Listed([job(1, 10, limit=4), job(1, 1), after]), lambda life: told.append(life.id))
     world.advance(0)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from scheduler_service.core.model import JobSpec
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.options import PreemptionSettings
@@ -26,7 +26,7 @@ NEVER = 10**9
 
 def backlog(user: str, seed: int, at: int = 0, project: str = "", jobs: int = 700) -> Iterator[SimJob]:
     """More jobs than ever run, of one device each, that last for half a minute to five minutes; all submitted at once."""
-    random, spec = Random(seed), changed(SPEC, project=project)
+    random, spec = Random(seed), with_changes(SPEC, project=project)
     return (SimJob(spec, random.randint(30, 300) * SECOND, at * SECOND, user) for _ in range(jobs))
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.model import Configuration, JobClass, JobSpec
 from scheduler_service.core.model.inventory import Device, Inventory
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Vector
 from scheduler_service.policies.chosen_stages import order_of, stages
 from scheduler_service.policies.options import PreemptionSettings
@@ -194,7 +194,7 @@ def test_lemma_3_2_drf_is_neither_efficient_nor_fair_nor_safe_from_lies() -> Non
     assert drf == {"ann": 22, "bob": 22}
     assert all(equal[user] > drf[user] for user in drf)
     assert not any(configurations(play("drfs", 4, 4, honest)))
-    lies = [job._replace(spec=changed(job.spec, estimate_us=12 * MINUTE)) for job in alike("bob", 10, 11)]
+    lies = [job._replace(spec=with_changes(job.spec, estimate_us=12 * MINUTE)) for job in alike("bob", 10, 11)]
     assert done_by(play("drfs", 4, 4, alike("ann", 10, 11) + lies), 110)["bob"] == 40
 
 

@@ -13,7 +13,7 @@ from scheduler_service.core.engine import Proposals
 from scheduler_service.core.invariants import check
 from scheduler_service.core.messages import Rng
 from scheduler_service.core.model import ShareMode
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages
@@ -180,7 +180,7 @@ if __name__ == "__main__":
 def test_jobs_that_ask_for_parts_share_the_devices_of_a_simulated_node() -> None:
     """Four halves run on two devices, each at half of the speed until it is alone. A fifth one begins when the first has ended
     after 20 minutes."""
-    spec = changed(job(1, 1).spec, gpu_fraction_ppm=500_000, share=ShareMode.SLICED)
+    spec = with_changes(job(1, 1).spec, gpu_fraction_ppm=500_000, share=ShareMode.SLICED)
     jobs = [SimJob(spec, (10 + number) * MINUTE) for number in range(5)]
     world = finished(World(site("fifo", node(2)), Listed(jobs)))
     ends = [round((life.end_us or 0) / MINUTE) for _, life in sorted(world.lives.items())]

@@ -85,7 +85,7 @@ def test_an_elastic_job_that_was_resized_comes_back_with_its_size(db: Db, epoch:
     spec = JobSpec(("true",), Vector(2_000, 2_048, 2), gang=(TaskGroup(2, task),), min_tasks=1, max_tasks=4)
     old = Job(1, spec, "ann", "once", 5)
     db.commit(epoch, make.new(make.CLUSTER, old), [])
-    new = old.resized(4)
+    new = old.with_tasks(4)
     number = db.commit(epoch, [Change("job", 1, old, new)], [])
     assert db.load() == make.loaded(number, [make.CLUSTER, new])
     assert new.spec.demand == Vector(4_000, 4_096, 4)

@@ -17,9 +17,9 @@ def add(conn: Connection, digest: bytes = DIGEST, expires_us: int | None = None,
 def test_a_token_is_found_by_its_hash_until_it_is_revoked(conn: Connection) -> None:
     made = add(conn, expires_us=200)
     assert made == Token(1, "ada", Role.OPERATOR, "abcdef", 100, 200, None)
-    assert (made.expired(199), made.expired(200)) == (False, True)
+    assert (made.has_expired(199), made.has_expired(200)) == (False, True)
     other = add(conn, OTHER)
-    assert not other.expired(2**62)
+    assert not other.has_expired(2**62)
     assert store.find_tokens(conn, [DIGEST, OTHER, b"c" * 32]) == {DIGEST: made, OTHER: other}
     assert store.find_tokens(conn, []) == {}
     revoked = store.revoke_token(conn, 1, 150)

@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from scheduler_service.core.model import JobEvent, Run
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.state.journal import Change, net
 from scheduler_service.core.state.state import State
 from scheduler_service.store.errors import StoreError
@@ -87,7 +87,7 @@ def _as_placed(run: Run) -> Run:
     """As it was before it was parked: the columns say where it was placed."""
     if run.parking is None or not run.parking.devices:
         return run
-    return changed(run, devices=run.placed_on, demand=run.asked, parking=run.parking._replace(devices=()))
+    return with_changes(run, devices=run.placed_on, demand=run.asked, parking=run.parking._replace(devices=()))
 
 
 _limit: int | None = None

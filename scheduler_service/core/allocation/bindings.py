@@ -4,7 +4,7 @@ section 3.1)."""
 from collections.abc import Collection, Mapping, Sequence
 
 from scheduler_service.core.cells.pool_queries import is_unbound, unbound, unused_around
-from scheduler_service.core.cells.pool_queries import owned as owned_by
+from scheduler_service.core.cells.pool_queries import owned_positions as owned_by
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.cells.queries import left_out_of, nodes_in
@@ -38,12 +38,12 @@ def bind(state: State, action: Bind) -> None:
     state.put(state.bindings, (action.pool, action.level, action.index), binding)
 
 
-def entitled(state: State, job: Job, node: int, mask: Mask) -> bool:
+def is_entitled(state: State, job: Job, node: int, mask: Mask) -> bool:
     """Whether the job may be guaranteed on these devices: there are some, and its virtual cluster owns all of them."""
-    return bool(mask) and owned(state, job, node, mask)
+    return bool(mask) and owns_devices(state, job, node, mask)
 
 
-def owned(state: State, job: Job, node: int, mask: Mask) -> bool:
+def owns_devices(state: State, job: Job, node: int, mask: Mask) -> bool:
     """Whether all of these devices are in cells that are bound to the job's virtual cluster, and to the pin that it names."""
     pools = _pools(state)
     position = pools.positions.get(node)
@@ -54,10 +54,10 @@ def owned(state: State, job: Job, node: int, mask: Mask) -> bool:
 
 
 def in_own_cells(state: State, job: Job, node: int, mask: Mask) -> bool:
-    """As `owned`. On a node that its pool leaves out, it is not known which devices were in which cell: there it is enough that
-    a cell at its place is bound to the job's virtual cluster."""
+    """As `owns_devices`. On a node that its pool leaves out, it is not known which devices were in which cell: there it is
+    enough that a cell at its place is bound to the job's virtual cluster."""
     place = _pools(state).place_left_out(node)
-    return owned(state, job, node, mask) if place is None else owner_of(state, job) in _owners_at(_pools(state), *place)
+    return owns_devices(state, job, node, mask) if place is None else owner_of(state, job) in _owners_at(_pools(state), *place)
 
 
 def _owners_at(pools: Pools, pool: str, slot: int) -> Collection[Owner]:
@@ -65,7 +65,8 @@ def _owners_at(pools: Pools, pool: str, slot: int) -> Collection[Owner]:
 
 
 def owner_of(state: State, job: Job) -> Owner:
-    """The owner of the job's own cells, in the configuration of its launch, or in the only one of a view (`Job.configured`)."""
+    """The owner of the job's own cells, in the configuration of its launch, or in the only one of a view
+    (`Job.in_configuration`)."""
     pin, vc = job.launch_spec.cells.pin, state.vcs.rows.get(state.vc_ids.get(job.spec.vc, 0))
     return vc.owner if vc is not None and not pin else Owner(0 if vc is None else vc.id, pin)
 
@@ -110,13 +111,13 @@ def _give_back_left_out(state: State, pools: Pools, node: int) -> None:
 def give_back_unused(state: State) -> None:
     """Releases cells without guaranteed work: it ended while there were no virtual clusters, or while the cells had another
     name. Virtual clusters that have such work in none of their cells keep them: the cells may get their names back."""
-    away, kept = _away(state), kept_on(state)
+    away, kept = _vcs_outside_cells(state), kept_on(state)
     for key, binding in sorted(state.bindings.rows.items()):
         if not binding.pin and binding.vc not in away and not _in_use(state, binding, kept):
             state.put(state.bindings, key, None)
 
 
-def _away(state: State) -> set[int]:
+def _vcs_outside_cells(state: State) -> set[int]:
     """Virtual clusters with guaranteed runs in no cell of their own."""
     runs = [run for run in state.runs.rows.values() if run.guaranteed]
     held = ((state.jobs.rows[run.job_id], run.node, mask_of(run.devices)) for run in runs)
@@ -141,7 +142,7 @@ def guaranteed_in(state: State, binding: Binding) -> list[Run]:
 
 def kept_for(state: State, earmark: Earmark) -> Job:
     """The job for which the earmark keeps something, in the configuration in which it is to start."""
-    return state.jobs.rows[earmark.job_id].configured(earmark.configuration)
+    return state.jobs.rows[earmark.job_id].in_configuration(earmark.configuration)
 
 
 Kept = Mapping[int, Sequence[Earmark]]
@@ -179,7 +180,7 @@ def bindings_of(state: State, vc: int) -> list[tuple[CellKey, Binding]]:
     return sorted((key, binding) for key, binding in state.bindings.rows.items() if binding.vc == vc)
 
 
-def left(state: State, run: Run) -> None:
+def release_cells(state: State, run: Run) -> None:
     """Releases the cells of a run that has ended, or is no longer guaranteed."""
     if run.guaranteed and run.devices:
         give_back(state, run.node, mask_of(run.devices))

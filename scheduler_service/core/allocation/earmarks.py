@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from scheduler_service.core.allocation.bindings import give_back
 from scheduler_service.core.model import EarmarkPhase, EventKind, Reason, Run
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros, Vector, add, least, sub
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -26,7 +26,7 @@ def fill_earmark(state: State, now: Micros, earmark_id: int, victim: Run, releas
         kept = add(earmark.kept, least(released, sub(earmark.want, earmark.kept)))
     victims = tuple(key for key in earmark.victims if key != victim.key)
     phase = earmark.phase if victims else EarmarkPhase.READY
-    state.put(state.earmarks, earmark_id, changed(earmark, kept=kept, victims=victims, phase=phase))
+    state.put(state.earmarks, earmark_id, with_changes(earmark, kept=kept, victims=victims, phase=phase))
     if not victims:
         start_earmark_clock(state, now, earmark.job_id)
     return least(released, sub(kept, earmark.kept))
@@ -45,7 +45,7 @@ def start_earmark_clock(state: State, now: Micros, job_id: int) -> None:
     deadline = now + state.settings.earmark_ttl_us if complete else None
     for earmark in earmarks:
         if earmark.deadline_us != deadline:
-            state.put(state.earmarks, earmark.id, changed(earmark, deadline_us=deadline))
+            state.put(state.earmarks, earmark.id, with_changes(earmark, deadline_us=deadline))
 
 
 def drop_earmarks(state: State, now: Micros, job_id: int, why: str, starts_on: Iterable[int] = ()) -> None:
@@ -64,4 +64,4 @@ def drop_earmarks(state: State, now: Micros, job_id: int, why: str, starts_on: I
             log_event(state, now, job_id, EventKind.EARMARK_DROPPED, node=earmark.node, text=why)
     job = state.jobs.rows[job_id]
     if job.reason is Reason.WAITING_FOR_VICTIMS and not starts_on:  # the policy may not look at the job again in this step
-        state.put(state.jobs, job_id, changed(job, reason=_NONE, detail="", cause_job=0))
+        state.put(state.jobs, job_id, with_changes(job, reason=_NONE, detail="", cause_job=0))

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 
-from scheduler_service.core.allocation.bindings import entitled, left
+from scheduler_service.core.allocation.bindings import is_entitled, release_cells
 from scheduler_service.core.allocation.operations import cut_short
 from scheduler_service.core.allocation.transitions import shorten_grace, stop_job
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Reclaim
 from scheduler_service.core.model import EventKind, Job, Reason, Run, StopReason
 from scheduler_service.core.model.claims import Claim
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import SECOND, Micros, mask_of
 from scheduler_service.core.state.eligibility import why_not
-from scheduler_service.core.state.holdings import group_of, made_ready, runs_together, together
+from scheduler_service.core.state.holdings import group_of, jobs_together, made_ready, runs_together
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -34,7 +34,7 @@ def reclaim(state: State, action: Reclaim, now: Micros) -> None:
     if action.beyond:
         _reclaim_beyond(state, job, claimant, action.beyond, now)
         return
-    everybody = together(state, action.job_id)  # also jobs that share devices only with a migration that gives way
+    everybody = jobs_together(state, action.job_id)  # also jobs that share devices only with a migration that gives way
     clear_of_migrations(state, action.job_id, now, f"job {claimant.id} has a right to devices of the destination")
     for job_id in everybody:
         _reclaim_job(state, state.jobs.rows[job_id], claimant, now)
@@ -90,7 +90,7 @@ def _reclaim_beyond(state: State, job: Job, claimant: Job, count: int, now: Micr
             shorten_grace(state, now, run, most)
         text = f"it was leaving already, and has {most / SECOND:g} s left for it"
     else:
-        job = changed(job, resize_to=tasks - count, beyond=max(job.beyond - count, 0))
+        job = with_changes(job, resize_to=tasks - count, beyond=max(job.beyond - count, 0))
         stop_job(state, now, job, StopReason.RESIZED, Reason.RESIZED, claimant.id, most_us=most)
         text = f"devices that it has beyond its guarantee: tasks {tasks} -> {job.resize_to}"
     log_event(state, now, job.id, EventKind.RECLAIMED, run=first.run, node=first.node, cause_job=claimant.id, text=text)
@@ -120,13 +120,13 @@ def promote(state: State, job_id: int, now: Micros) -> None:
     job = state.jobs.rows.get(job_id)
     require(job is not None and bool(state.runs_of(job_id)), f"job {job_id} does not run")
     clear_of_migrations(state, job_id, now, "those who share its devices become guaranteed")
-    for one in together(state, job_id):
+    for one in jobs_together(state, job_id):
         job, runs = state.jobs.rows[one], state.runs_of(one)
         for run in runs:
             require(not run.phase.exits_soon, f"job {one} is leaving")
             require(not run.guaranteed, f"job {one} is guaranteed already")
-            require(entitled(state, job, run.node, mask_of(run.devices)), f"job {one} holds devices of others")
-            state.put(state.runs, run.key, changed(run, guaranteed=True))
+            require(is_entitled(state, job, run.node, mask_of(run.devices)), f"job {one} holds devices of others")
+            state.put(state.runs, run.key, with_changes(run, guaranteed=True))
         if runs[0].group:
             wants = job.spec.guarantee is not Guarantee.OPPORTUNISTIC
             require(wants, f"job {one} shares devices with job {job_id}, and is not to be guaranteed")
@@ -141,11 +141,11 @@ def demote(state: State, job_id: int, now: Micros, cause_job: int = 0, text: str
     clear_of_migrations(state, job_id, now, "those who share its devices are guaranteed no more")
     everybody = runs_together(state, job_id)
     for run in everybody:
-        state.put(state.runs, run.key, changed(run, guaranteed=False))
+        state.put(state.runs, run.key, with_changes(run, guaranteed=False))
     _set_group(state, job_id, guaranteed=False)
     for run in everybody:
-        left(state, run)
-    for one in together(state, job_id):
+        release_cells(state, run)
+    for one in jobs_together(state, job_id):
         first = state.runs_of(one)[0]
         log_event(state, now, one, EventKind.OPPORTUNISTIC, run=first.run, node=first.node, cause_job=cause_job, text=text)
 
@@ -153,4 +153,4 @@ def demote(state: State, job_id: int, now: Micros, cause_job: int = 0, text: str
 def _set_group(state: State, job_id: int, guaranteed: bool) -> None:
     group = group_of(state, job_id)
     if group is not None:
-        state.put(state.share_groups, group.id, changed(group, guaranteed=guaranteed))
+        state.put(state.share_groups, group.id, with_changes(group, guaranteed=guaranteed))

@@ -17,12 +17,12 @@ from scheduler_service.core.allocation.guarantee import demote, migrations_give_
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.cells.pool_queries import unbound
 from scheduler_service.core.cells.pools import Pools
-from scheduler_service.core.cells.queries import has_level, lost
+from scheduler_service.core.cells.queries import has_level, lost_some_or_all
 from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.model import EventKind, Reason, StopReason
 from scheduler_service.core.model.tenants.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.model.values import Micros, mask_of
-from scheduler_service.core.state.holdings import first_of_each, together
+from scheduler_service.core.state.holdings import first_of_each, jobs_together
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -32,7 +32,7 @@ _NOBODY: QueueKey = (0, False, 0)
 
 def shrink(state: State, pools: Pools, vc: int, why: str, now: Micros) -> None:
     """Releases cells beyond those that the virtual cluster owns now, by quota or exchange; least important jobs first."""
-    for (pool, level), bindings in _unpinned(state, vc).items():
+    for (pool, level), bindings in _unpinned_cells(state, vc).items():
         number = level_of(pools.pools[pool].shape, level) if has_level(pools, pool, level) else None
         if number is None or unbound(pools.pools[pool], Owner(vc), number) >= 0:
             continue
@@ -43,7 +43,7 @@ def shrink(state: State, pools: Pools, vc: int, why: str, now: Micros) -> None:
                 evacuate(state, binding, why, now)
 
 
-def _unpinned(state: State, vc: int) -> dict[tuple[str, str], list[Binding]]:
+def _unpinned_cells(state: State, vc: int) -> dict[tuple[str, str], list[Binding]]:
     """The virtual cluster's bound cells that are not pinned, by pool and level; in order."""
     found: dict[tuple[str, str], list[Binding]] = defaultdict(list)
     for _, binding in bindings_of(state, vc):
@@ -71,7 +71,7 @@ def forget_lost(state: State, pools: Pools, row: VirtualCluster) -> bool:
     """Unbinds cells of the virtual cluster that do not exist any more, except those that it pins. Returns whether any are
     missing, or parts of some: runs may then be in no cell of its own (`strand`)."""
     pinned = {(pin.pool, pin.level, pin.cell) for pin in row.pins}
-    some = [(key, *found) for key, binding in bindings_of(state, row.id) if any(found := lost(pools, binding))]
+    some = [(key, *found) for key, binding in bindings_of(state, row.id) if any(found := lost_some_or_all(pools, binding))]
     for key, _, wholly in some:
         if wholly and key not in pinned:
             state.put(state.bindings, key, None)
@@ -103,7 +103,7 @@ def evacuate(state: State, binding: Binding, why: str, now: Micros) -> None:
     by_rank = sorted(running_in(state, binding), key=lambda job_id: _rank(state, job_id), reverse=True)
     for job_id in first_of_each(state, by_rank):
         demote(state, job_id, now, text=why)
-        for one in together(state, job_id):
+        for one in jobs_together(state, job_id):
             if state.jobs.rows[one].launch_spec.cells.vacates:
                 _vacate(state, one, why, now)
     for job_id in sorted(coming_to(state, binding, kept_on(state))):

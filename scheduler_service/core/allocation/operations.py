@@ -2,7 +2,7 @@
 
 And the runs at the destination of a migration: which they are, and how they are released if they are not needed."""
 
-from scheduler_service.core.allocation.bindings import give_back, left
+from scheduler_service.core.allocation.bindings import give_back, release_cells
 from scheduler_service.core.allocation.share_groups import leave
 from scheduler_service.core.model import (
     EventKind,
@@ -17,7 +17,7 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.parking import KEPT, PhaseTime
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.holdings import devices_released
 from scheduler_service.core.state.state import State
@@ -41,7 +41,7 @@ def begin(
     target: RunKey | None = None,
 ) -> Operation:
     cluster = state.cluster
-    state.put(state.cluster_table, 0, changed(cluster, next_operation=cluster.next_operation + 1))
+    state.put(state.cluster_table, 0, with_changes(cluster, next_operation=cluster.next_operation + 1))
     source = RunKey(job.id, job.run)
     noted = tuple(sorted((more or {}).items()))
     row = Operation(cluster.next_operation, kind, phase, job.id, source, now, now, target, deadline_us, more=noted)
@@ -53,7 +53,7 @@ def advance(
     state: State, now: Micros, operation: Operation, phase: OperationPhase, deadline_us: Micros | None = None
 ) -> Operation:
     """Moves the operation to its next phase."""
-    after = changed(operation, phase=phase, phase_us=now, deadline_us=deadline_us)
+    after = with_changes(operation, phase=phase, phase_us=now, deadline_us=deadline_us)
     state.put(state.operations, operation.id, after)
     return after
 
@@ -70,7 +70,7 @@ def turn_into(
 ) -> Operation:
     """Turns the operation into one of another kind with the same number: those that wait are served in the order of numbers."""
     noted = tuple(sorted({**dict(operation.more), **more}.items()))
-    after = changed(operation, kind=kind, phase=phase, phase_us=now, deadline_us=deadline_us, target=target, more=noted)
+    after = with_changes(operation, kind=kind, phase=phase, phase_us=now, deadline_us=deadline_us, target=target, more=noted)
     state.put(state.operations, operation.id, after)
     return after
 
@@ -79,7 +79,7 @@ def note_phase(state: State, now: Micros, operation: Operation, text: str) -> No
     """Notes in the rows of the job's runs how long the phase took that ends now."""
     for run in state.runs_of(operation.job_id):
         took = PhaseTime(operation.kind, operation.phase, operation.phase_us, now - operation.phase_us, text)
-        state.put(state.runs, run.key, changed(run, phases=(*run.phases, took)[-KEPT:]))
+        state.put(state.runs, run.key, with_changes(run, phases=(*run.phases, took)[-KEPT:]))
 
 
 def end(state: State, operation: Operation) -> None:
@@ -126,13 +126,13 @@ def release_targets(state: State, now: Micros, operation: Operation, why: str) -
     for run in targets(state, operation):
         if run.awaits:
             took = PhaseTime(operation.kind, operation.phase, operation.phase_us, now - operation.phase_us, why)
-            over = changed(run, phase=RunPhase.ENDED, ended_us=now, stop_reason=StopReason.MIGRATED, phases=(took,))
+            over = with_changes(run, phase=RunPhase.ENDED, ended_us=now, stop_reason=StopReason.MIGRATED, phases=(took,))
             if run.group:
                 mask = devices_released(state, [run])[run.node]
-                state.put(state.runs, run.key, changed(over, group=0, parked_mib=0))
+                state.put(state.runs, run.key, with_changes(over, group=0, parked_mib=0))
                 leave(state, run)
                 if run.guaranteed and mask:
                     give_back(state, run.node, mask)
             else:
                 state.put(state.runs, run.key, over)
-                left(state, run)
+                release_cells(state, run)

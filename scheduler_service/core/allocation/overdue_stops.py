@@ -4,7 +4,7 @@ This is a safety net: an agent ends each run within its grace period. A silent n
 """
 
 from scheduler_service.core.model import EventKind, NodeState, Run
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.runs import OVERDUE_US
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.state import State
@@ -18,9 +18,9 @@ def ask_again(state: State, now: Micros, run: Run) -> None:
     late = now - run.stop_us - run.stop_grace_us
     again = max(late, OVERDUE_US)
     if node.state is not NodeState.UP:
-        state.put(state.runs, run.key, changed(run, overdue_us=now + again))
+        state.put(state.runs, run.key, with_changes(run, overdue_us=now + again))
         return
-    state.put(state.runs, run.key, changed(run, generation=run.generation + 1, overdue_us=now + again))
+    state.put(state.runs, run.key, with_changes(run, generation=run.generation + 1, overdue_us=now + again))
     which = f"task {run.task}" if run.task else "the run"
     text = (
         f"{which} should have ended {late / SECOND:.0f} s ago, after its grace period of {run.stop_grace_us / SECOND:g} s; "
@@ -51,4 +51,4 @@ def node_returned(state: State, now: Micros, node: int) -> None:
         if run.stop_us is not None:
             due = max(now, run.stop_us + run.stop_grace_us) + OVERDUE_US
             if run.due_us != due:
-                state.put(state.runs, key, changed(run, overdue_us=due))
+                state.put(state.runs, key, with_changes(run, overdue_us=due))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from scheduler_service.core.allocation import vacating
-from scheduler_service.core.allocation.bindings import entitled, give_back, suffices
+from scheduler_service.core.allocation.bindings import give_back, is_entitled, suffices
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.share_groups import arrange, number_for
 from scheduler_service.core.allocation.sharing_checks import check_joining
@@ -11,7 +11,7 @@ from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Place, Share, Spot
 from scheduler_service.core.model import Earmark, EventKind, Job, JobState, Reason, Run, RunKey, RunPhase, ShareMode
 from scheduler_service.core.model.configurations import chosen_configuration
-from scheduler_service.core.model.rows import changed, made
+from scheduler_service.core.model.rows import make_row, with_changes
 from scheduler_service.core.model.values import WHOLE, Micros, Vector, fits, mask_of
 from scheduler_service.core.sharing.equations import limit_mib
 from scheduler_service.core.sharing.parts import first_row, memory_of, part_of
@@ -30,8 +30,8 @@ def place(state: State, action: Place, now: Micros) -> None:
         raise PlanRefused(f"job {action.job_id} does not stand in a queue")
     if action.configuration > len(job.spec.alternatives):
         raise PlanRefused(f"job {job.id} has no configuration {action.configuration}")
-    spec = job.spec.configured(action.configuration) if job.spec.alternatives else job.spec
-    if state.pools is None and (among := state.among(spec)) is not None:
+    spec = job.spec.in_configuration(action.configuration) if job.spec.alternatives else job.spec
+    if state.pools is None and (among := state.suitable_for(spec)) is not None:
         _check_suitable(state, job, action, among)
     for spot in action.spots:
         if not state.free_resources.is_open(spot.node):
@@ -45,14 +45,14 @@ def place(state: State, action: Place, now: Micros) -> None:
         job = _next_element(state, now, job)
     if action.beyond:
         _check_beyond(job, action)
-        spec = spec.resized(spec.gang[0].size + action.beyond)
+        spec = spec.with_tasks(spec.gang[0].size + action.beyond)
     tasks = spec.tasks()
     if len(tasks) != len(action.spots):
         raise PlanRefused(f"job {job.id} has {len(tasks)} tasks, and not {len(action.spots)}")
     is_gang = bool(spec.gang)
     run = job.next_run
-    placed = changed(
-        job.resized(len(tasks)) if action.beyond else job,
+    placed = with_changes(
+        job.with_tasks(len(tasks)) if action.beyond else job,
         beyond=action.beyond,
         state=_STARTING,
         reason=_NONE,
@@ -76,11 +76,11 @@ def place(state: State, action: Place, now: Micros) -> None:
         for rank, spot in enumerate(action.spots):
             start_task(state, now, placed, rank, spot, tasks[rank], rank < guaranteed)
     if state.vacating_of:
-        vacating.placed(state, now, placed)
+        vacating.note_placed(state, now, placed)
     for earmark in earmarks:
         if earmark.devices:
             give_back(state, earmark.node, earmark.mask)
-    text = _told(state, job, action) if is_gang or job.spec.alternatives or action.share is not None else ""
+    text = _launch_text(state, job, action) if is_gang or job.spec.alternatives or action.share is not None else ""
     if how is not None and spec.shares:
         text = _told_of_part(state, placed)
     log_event(state, now, job.id, _PLACED, run=run, node=action.spots[0].node, text=text)
@@ -95,7 +95,7 @@ def _check_beyond(job: Job, action: Place) -> None:
     require(apart, f"job {job.id} would be opportunistic, or share devices, and has no tasks beyond its guarantee")
 
 
-def _told(state: State, job: Job, action: Place) -> str:
+def _launch_text(state: State, job: Job, action: Place) -> str:
     """Text of the story for the launch of a gang, or of a job that has several configurations."""
     sample = "sample of " if action.sample else ""
     parts = [sample + chosen_configuration(action.configuration, action.why)] if job.spec.alternatives else []
@@ -144,7 +144,7 @@ def start_task(
         raise PlanRefused(f"job {job.id}: wrong number of devices")
     if mask & ~state.idle_devices.get(node, 0):
         raise PlanRefused(f"{state.nodes.rows[node].name}: a device is not idle")
-    if guaranteed and not entitled(state, job, node, mask):
+    if guaranteed and not is_entitled(state, job, node, mask):
         raise PlanRefused(f"{state.nodes.rows[node].name}: job {job.id} has no right to a device")
     _put_run(state, now, job, rank, spot, demand, guaranteed, awaits=awaits)
 
@@ -173,7 +173,7 @@ def start_sharing(
         for run in others:
             theirs |= mask_of(run.devices) if run.node == node else 0
         require(not mask & ~theirs, f"{name}: a device is neither idle nor held by a run of the share group")
-        has_right = not guaranteed or entitled(state, job, node, mask)
+        has_right = not guaranteed or is_entitled(state, job, node, mask)
         require(has_right, f"{name}: job {job.id} has no right to a device")
         _put_run(state, now, job, rank, spot, demand, guaranteed, number, awaits)
     arrange(state, share, number)
@@ -194,7 +194,7 @@ def _put_run(
     if group and job.spec.shares:
         limit = limit_mib(state.devices.rows[spot.node, spot.devices[0]].memory_mib, state.settings)
         part, memory = part_of(job.spec, limit), memory_of(job.spec, limit, state.settings)
-    run = made(
+    run = make_row(
         Run,
         job_id=job.id,
         run=job.run,
@@ -223,14 +223,14 @@ def _next_element(state: State, now: Micros, array: Job) -> Job:
     begun = elements._replace(begun=elements.begun + 1, live=elements.live + 1)
     whole, first = begun.begun == of.size, now if array.started_us is None else array.started_us
     facts: dict[str, Any] = {"state": JobState.RUNNING} if whole else {}
-    array = changed(array, elements=begun, started_us=first, reason=Reason.NONE, detail="", cause_job=0, **facts)
+    array = with_changes(array, elements=begun, started_us=first, reason=Reason.NONE, detail="", cause_job=0, **facts)
     if not (whole or startable(array)):
-        array = changed(array, reason=Reason.ARRAY_LIMIT)
+        array = with_changes(array, reason=Reason.ARRAY_LIMIT)
     state.put(state.jobs, array.id, array)
     cluster = state.cluster
-    state.put(state.cluster_table, 0, changed(cluster, next_job=cluster.next_job + 1))
-    spec = changed(array.spec, array=None, dependencies=())
-    element = made(
+    state.put(state.cluster_table, 0, with_changes(cluster, next_job=cluster.next_job + 1))
+    spec = with_changes(array.spec, array=None, dependencies=())
+    element = make_row(
         Job,
         id=cluster.next_job,
         spec=spec,

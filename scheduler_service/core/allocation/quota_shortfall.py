@@ -92,7 +92,7 @@ def _evacuate(state: State, pool: Pool, level: int, inside: dict[int, list[Bindi
 
 
 def _cost(pool: Pool, level: int, cell: int) -> int:
-    return sum((pool.held(slot)[0] & mask).bit_count() for slot, mask in leaves(pool.shape, level, cell))
+    return sum((pool.held_leaves(slot)[0] & mask).bit_count() for slot, mask in leaves(pool.shape, level, cell))
 
 
 def _in_order(rows: Sequence[Binding]) -> Iterator[Binding]:

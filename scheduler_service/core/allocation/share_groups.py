@@ -24,10 +24,10 @@ from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import BeginProbe, EndProbe, Retime, Share, Unshare
 from scheduler_service.core.model import EventKind, Job, Run, RunPhase
 from scheduler_service.core.model.launch_time import limit_at, part_of, with_part
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.sharing import Row, ShareGroup, parts_of
 from scheduler_service.core.model.values import WHOLE, Micros
-from scheduler_service.core.sharing.changes import with_idle_turns, without
+from scheduler_service.core.sharing.changes import with_idle_turns, without_runs
 from scheduler_service.core.sharing.equations import is_exclusive, parked_mib, users_of
 from scheduler_service.core.state.holdings import group_of
 from scheduler_service.core.state.state import State
@@ -52,7 +52,7 @@ def unshare(state: State, action: Unshare, _now: Micros) -> None:
         alone = len({run.key in keys for run in users}) == 1
         name = state.nodes.rows[node].name
         require(alone, f"job {action.job_id} uses device {index} of node {name} with others: stop or move one of them")
-    set_rows(state, group, without(group.rows, keys))
+    set_rows(state, group, without_runs(group.rows, keys))
     if (left := state.share_groups.rows.get(group.id)) is not None:
         check_share_of_host(state, left)
 
@@ -67,7 +67,7 @@ def have_alone(state: State, job: Job) -> bool:
         return False
     state.put(state.jobs, job.id, job)
     for run in runs:
-        state.put(state.runs, run.key, changed(run, part_ppm=0))
+        state.put(state.runs, run.key, with_changes(run, part_ppm=0))
     set_rows(state, group, group.rows, stays_open=False)
     return True
 
@@ -99,7 +99,7 @@ def number_for(state: State, action: Share) -> int:
     if groups := {run.group for run in known if run is not None and run.group}:
         return min(groups)
     cluster = state.cluster
-    state.put(state.cluster_table, 0, changed(cluster, next_share_group=cluster.next_share_group + 1))
+    state.put(state.cluster_table, 0, with_changes(cluster, next_share_group=cluster.next_share_group + 1))
     return cluster.next_share_group
 
 
@@ -130,7 +130,7 @@ def arrange(state: State, action: Share, number: int) -> None:
 def leave(state: State, run: Run) -> None:
     """Removes a run that has ended from its share group."""
     group = state.share_groups.rows[run.group]
-    left = without(group.rows, {run.key})
+    left = without_runs(group.rows, {run.key})
     left = with_idle_turns(left, runs_with(state, members_of(left)))
     if not state.vc_orders.get(group.vc, state.site_order).rearranges:  # no policy looks at the rows again
         left = tuple(row._replace(weight=row.weight or 1) for row in left)
@@ -148,7 +148,7 @@ def set_rows(
     keys, before = members_of(rows), group.members()
     members = runs_with(state, keys)
     old = state.share_groups.rows.get(group.id)
-    new = changed(
+    new = with_changes(
         group,
         rows=rows,
         devices=_devices(members),
@@ -157,7 +157,7 @@ def set_rows(
     )
     known = old is not None and _plan(old) == _plan(new)
     if old is not None and not known:
-        new = changed(new, generation=old.generation + 1)
+        new = with_changes(new, generation=old.generation + 1)
     stays = bool(keys) and (new.open or not is_exclusive(rows, members))
     others = [run for key in before if key not in keys and (run := state.runs.rows.get(key)) is not None]
     parts = parts_of(rows) if stays else {}
@@ -170,7 +170,7 @@ def set_rows(
             _put_member(state, run, group.id, parked, tell, parts[run.key])
     _put_group(state, group.id, new if stays else None)
     if stays and not known:
-        rearranged(state, new)
+        extend_start_deadlines(state, new)
     for key in sorted({*before, *keys}):
         if key in state.runs.rows and (key not in keys or not stays):
             _put_member(state, state.runs.rows[key], 0, 0, tell=True, part=WHOLE)
@@ -187,7 +187,7 @@ def _merge(state: State, other: int, number: int) -> None:
     """Moves the members of another group to the one of this number. What the other held is held by no group for a moment."""
     group = state.share_groups.rows[other]
     for run in runs_with(state, group.members()):
-        state.put(state.runs, run.key, changed(run, group=number, generation=run.generation + (not run.phase.exits_soon)))
+        state.put(state.runs, run.key, with_changes(run, group=number, generation=run.generation + (not run.phase.exits_soon)))
     state.put(state.share_groups, other, None)
 
 
@@ -195,7 +195,7 @@ def _put_limit(state: State, run: Run, limit: int) -> None:
     """Sets the device memory limit of a run. If the run shares already, its node has to be told."""
     if limit != run.device_memory_mib:
         tell = run.group in state.share_groups.rows and not run.phase.exits_soon
-        state.put(state.runs, run.key, changed(run, device_memory_mib=limit, generation=run.generation + tell))
+        state.put(state.runs, run.key, with_changes(run, device_memory_mib=limit, generation=run.generation + tell))
 
 
 def _put_member(state: State, run: Run, group: int, parked: int, tell: bool, part: int) -> None:
@@ -204,7 +204,7 @@ def _put_member(state: State, run: Run, group: int, parked: int, tell: bool, par
     if not (group or run.group):
         return  # it holds its devices alone as before
     limit = run.device_memory_mib if group else 0
-    new = changed(
+    new = with_changes(
         run,
         group=group,
         parked_mib=parked,
@@ -235,7 +235,7 @@ def count_turns(state: State) -> None:
         parts = parts_of(group.rows)
         for run in runs_with(state, group.members()):
             if (turns := with_part(run, parts[run.key], state.cluster.clock_us)) != run.turns:
-                state.put(state.runs, run.key, changed(run, turns=turns))
+                state.put(state.runs, run.key, with_changes(run, turns=turns))
                 move_limits(state, state.cluster.clock_us, (run.job_id,))
 
 
@@ -248,10 +248,10 @@ def starts_in_turn(state: State, now: Micros, job: Job, group: int) -> Job:
     holder = state.share_groups.rows.get(group)
     if holder is None or not holder.cycle_us or job.start_by_us is None:
         return job
-    return changed(job, start_by_us=max(job.start_by_us, now + state.settings.gang_start_us + holder.cycle_us))
+    return with_changes(job, start_by_us=max(job.start_by_us, now + state.settings.gang_start_us + holder.cycle_us))
 
 
-def rearranged(state: State, group: ShareGroup) -> None:
+def extend_start_deadlines(state: State, group: ShareGroup) -> None:
     """Extends start deadlines after the turns of a group have changed: gangs yet to start get a cycle of the new turns."""
     for job_id in sorted({key.job_id for key in group.members()}):
         job = state.jobs.rows[job_id]
@@ -269,4 +269,4 @@ def move_limits(state: State, now: Micros, jobs: Iterable[int]) -> None:
         stopped = any(run.phase.exits_soon for run in runs)
         limit = None if stopped else limit_at(job, runs, now)
         if limit != job.limit_us:
-            state.put(state.jobs, job_id, changed(job, limit_us=limit))
+            state.put(state.jobs, job_id, with_changes(job, limit_us=limit))

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-from scheduler_service.core.allocation.bindings import entitled
+from scheduler_service.core.allocation.bindings import is_entitled
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Share
 from scheduler_service.core.model import Run, RunKey, ShareMode
@@ -69,7 +69,9 @@ def check_group(state: State, group: ShareGroup) -> None:
         require(alike, f"run {run.key} is another virtual cluster's, or not guaranteed as others of share group {group.id} are")
         if group.guaranteed:
             wants = job.spec.guarantee is not Guarantee.OPPORTUNISTIC
-            require(wants and entitled(state, job, run.node, mask_of(run.devices)), f"run {run.key} has no right to a device")
+            require(
+                wants and is_entitled(state, job, run.node, mask_of(run.devices)), f"run {run.key} has no right to a device"
+            )
         rows = [run.key in row.runs for row in group.rows]
         for task in state.mates_of(run):
             together = [task.key in row.runs for row in group.rows] == rows

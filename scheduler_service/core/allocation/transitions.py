@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from scheduler_service.core.allocation import vacating
-from scheduler_service.core.allocation.bindings import give_back, left
+from scheduler_service.core.allocation.bindings import give_back, release_cells
 from scheduler_service.core.allocation.earmarks import drop_earmarks, fill_earmark
 from scheduler_service.core.allocation.operations import cut_short, operation_of
 from scheduler_service.core.allocation.share_groups import leave
@@ -23,7 +23,7 @@ from scheduler_service.core.model import (
     StopReason,
 )
 from scheduler_service.core.model.launch_time import parked_us, with_part
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import WHOLE, Micros, Vector, add, sub
 from scheduler_service.core.state.holdings import devices_released
 from scheduler_service.core.state.state import State
@@ -57,7 +57,7 @@ def end_job(
             if all(holds(d.kind, over.state) for d in mine):
                 left = tuple(d for d in waiting.waits_for if d.job_id != over.id)
                 why = {} if waiting.held else waits(left)
-                state.put(state.jobs, waiting.id, changed(waiting, waits_for=left, **why))
+                state.put(state.jobs, waiting.id, with_changes(waiting, waits_for=left, **why))
             else:
                 text = f"job {over.id} ended as {over.state.name}"
                 ended.append(_end(state, now, waiting, JobState.CANCELLED, Reason.DEPENDENCY_NEVER, text, over.id))
@@ -72,7 +72,7 @@ def _end(state: State, now: Micros, job: Job, to: JobState, reason: Reason, deta
         drop_earmarks(state, now, job.id, "the job ended")
     if state.vacating_of:
         vacating.not_queued(state, job.id)
-    ended = changed(
+    ended = with_changes(
         job,
         state=to,
         reason=reason,
@@ -128,10 +128,10 @@ def count_element(state: State, now: Micros, element: Job) -> Job | None:
     counted = elements._replace(
         live=elements.live - 1, succeeded=elements.succeeded + good, failed=elements.failed + (not good)
     )
-    array = changed(array, elements=counted)
+    array = with_changes(array, elements=counted)
     if counted.live or (counted.begun < of.size and not array.cancel_requested):
         if array.reason is Reason.ARRAY_LIMIT:
-            array = changed(array, reason=Reason.NONE)
+            array = with_changes(array, reason=Reason.NONE)
         state.put(state.jobs, array.id, array)
         return None
     if array.cancel_requested:
@@ -153,7 +153,7 @@ def requeue(
     node: int = 0,
 ) -> None:
     """Puts a job that has run back to the top of its queue (FitGpp section 3), now or later."""
-    queued = changed(
+    queued = with_changes(
         job,
         state=JobState.QUEUED,
         reason=reason,
@@ -174,7 +174,7 @@ def with_target(job: Job) -> Job:
     """The job, whose launch has ended, with the number of tasks and the share mode of its next launch. Called once for each
     launch: the tasks that it had beyond its guarantee do not count afterwards."""
     job = job.with_share()
-    return changed(job.resized(job.queued_tasks), beyond=job.beyond) if job.resize_to or job.beyond else job
+    return with_changes(job.with_tasks(job.queued_tasks), beyond=job.beyond) if job.resize_to or job.beyond else job
 
 
 # ---- runs --------------------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def stop_run(state: State, now: Micros, run: Run, why: StopReason, grace_us: Mic
     counts from the first stop. A parked run has none, unless it continues elsewhere: then it saves without its devices."""
     first = run.stop_us is None
     grace_us = 0 if run.is_parked and why is not StopReason.MIGRATED else grace_us
-    stopping = changed(
+    stopping = with_changes(
         run,
         phase=RunPhase.STOPPING,
         stop_reason=why,
@@ -204,7 +204,7 @@ def shorten_grace(state: State, now: Micros, run: Run, most_us: Micros) -> None:
     assert run.stop_us is not None  # it was told to stop
     grace_us = min(run.stop_grace_us, now - run.stop_us + most_us)
     generation = run.generation + (grace_us < run.stop_grace_us)
-    shorter = changed(run, stop_grace_us=grace_us, generation=generation)
+    shorter = with_changes(run, stop_grace_us=grace_us, generation=generation)
     state.put(state.runs, run.key, shorter)
 
 
@@ -229,7 +229,7 @@ def stop_job(
     shown = shown_state(state, job)
     if shown is JobState.STOPPING:
         facts |= {"reason": reason, "cause_job": cause_job}
-    stopping: Job = changed(job, state=shown, limit_us=None, start_by_us=None, **facts)
+    stopping: Job = with_changes(job, state=shown, limit_us=None, start_by_us=None, **facts)
     state.put(state.jobs, job.id, stopping)
     return stopping
 
@@ -238,7 +238,7 @@ def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
     """Ends a run: its devices are idle again, and what it held goes first to the earmarks that it was promised to."""
     if state.vacating_of:
         outcome |= {"phases": vacating.phases_at_end(state, now, run)}
-    ended: Run = changed(run, phase=_OVER, ended_us=now, guarded_us=None, **outcome)
+    ended: Run = with_changes(run, phase=_OVER, ended_us=now, guarded_us=None, **outcome)
     released = run.demand
     if run.parking is not None:
         ended, released = _no_longer_parked(ended, now), run.charged
@@ -247,7 +247,7 @@ def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
     else:
         state.put(state.runs, run.key, ended)
         if run.guaranteed:
-            left(state, run)
+            release_cells(state, run)
     if run.key in state.measured.rows:
         state.put(state.measured, run.key, None)
     if run.key in state.switching.rows:
@@ -261,13 +261,13 @@ def _no_longer_parked(run: Run, now: Micros) -> Run:
     """The row of a run that has ended, with the devices that it was given."""
     assert run.parking is not None
     over = run.parking._replace(underway=False, devices=(), since_us=None, before_us=parked_us(run, now))
-    return changed(run, devices=run.placed_on, demand=run.asked, parking=over, parked_mib=0)
+    return with_changes(run, devices=run.placed_on, demand=run.asked, parking=over, parked_mib=0)
 
 
 def _end_member(state: State, run: Run, ended: Run) -> tuple[Run, Vector]:
     """The row of a member of a share group that has ended, and what is free now that no other member uses it."""
     mask = devices_released(state, [run])[run.node]
-    ended = changed(ended, group=0, parked_mib=0, turns=with_part(run, WHOLE, state.cluster.clock_us))
+    ended = with_changes(ended, group=0, parked_mib=0, turns=with_part(run, WHOLE, state.cluster.clock_us))
     state.put(state.runs, run.key, ended)
     leave(state, run)
     if run.guaranteed and mask:
@@ -339,7 +339,7 @@ def show(state: State, job: Job) -> Job:
         reason, cause = _TOLD.get(told.stop_reason or StopReason.UNCLAIMED, Reason.NONE), told.stop_for
         if told.stop_reason is StopReason.GANG and job.verdict is Reason.GANG_NOT_READY:
             reason = job.verdict
-    job = changed(job, state=shown, reason=reason, cause_job=cause)
+    job = with_changes(job, state=shown, reason=reason, cause_job=cause)
     if job != state.jobs.rows[job.id]:
         state.put(state.jobs, job.id, job)
     return job

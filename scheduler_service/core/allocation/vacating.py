@@ -14,7 +14,7 @@ from scheduler_service.core.allocation.operations import advance, begin, end, no
 from scheduler_service.core.model import EventKind, Job, OperationKind, OperationPhase, Reason, Run, StopReason
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.parking import KEPT, PhaseTime
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -63,7 +63,7 @@ def launch_over(state: State, now: Micros, job: Job, goes_on: bool) -> str:
         end(state, operation)
         return ""
     if operation.kind is OperationKind.RESIZE and goes_on:
-        advance(state, now, _noted(operation, _SAVED, took), _WAITING)
+        advance(state, now, _with_note(operation, _SAVED, took), _WAITING)
     else:
         end(state, operation)
     return f"it took {took / SECOND:.2f} s to stop"
@@ -75,16 +75,16 @@ def not_queued(state: State, job_id: int) -> None:
         end(state, operation)
 
 
-def placed(state: State, now: Micros, job: Job) -> None:
+def note_placed(state: State, now: Micros, job: Job) -> None:
     """Advances the operation, as the next launch of the job has its place."""
     operation = vacating(state, job.id)
     if operation is None:
         return
     note_phase(state, now, operation, "")
-    advance(state, now, _noted(operation, _WAITED, now - operation.phase_us), _STARTING)
+    advance(state, now, _with_note(operation, _WAITED, now - operation.phase_us), _STARTING)
 
 
-def started(state: State, now: Micros, job_id: int) -> None:
+def end_if_started(state: State, now: Micros, job_id: int) -> None:
     """Ends the resize if all runs that are left execute. Called when a run of the job starts to execute, or ends."""
     operation = vacating(state, job_id)
     if operation is None or operation.phase is not _STARTING:
@@ -92,7 +92,7 @@ def started(state: State, now: Micros, job_id: int) -> None:
     runs = state.runs_of(job_id)
     if state.begun.get(job_id, 0) < len(runs):
         return
-    saved, waited = (int(operation.noted(name)) / SECOND for name in (_SAVED, _WAITED))
+    saved, waited = (int(operation.note_of(name)) / SECOND for name in (_SAVED, _WAITED))
     size = len(state.jobs.rows[job_id].launch_spec.tasks())
     parts = f"stopped in {saved:.2f} s, queued for {waited:.2f} s, started in {(now - operation.phase_us) / SECOND:.2f} s"
     text = f"it has {size} task{'' if size == 1 else 's'} now: {parts}"
@@ -102,5 +102,5 @@ def started(state: State, now: Micros, job_id: int) -> None:
     log_event(state, now, job_id, EventKind.RESIZED, run=first.run, node=first.node, reason=Reason.RESIZED, text=text)
 
 
-def _noted(operation: Operation, name: str, took: Micros) -> Operation:
-    return changed(operation, more=tuple(sorted({**dict(operation.more), name: took}.items())))
+def _with_note(operation: Operation, name: str, took: Micros) -> Operation:
+    return with_changes(operation, more=tuple(sorted({**dict(operation.more), name: took}.items())))

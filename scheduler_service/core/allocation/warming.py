@@ -8,7 +8,7 @@ from scheduler_service.core.allocation.placing import start_sharing, start_task
 from scheduler_service.core.errors import require
 from scheduler_service.core.messages import Share, Spot
 from scheduler_service.core.model import Job, NodeState
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 
@@ -18,7 +18,7 @@ def warm(state: State, now: Micros, job: Job, spots: tuple[Spot, ...], guarantee
     spec = job.launch_spec
     tasks = spec.tasks()
     require(len(spots) == len(tasks), f"job {job.id} has {len(tasks)} tasks, and {len(spots)} places were named")
-    among = state.among(spec)
+    among = state.suitable_for(spec)
     for spot in spots:
         node = state.nodes.rows.get(spot.node)
         require(node is not None and node.state is not NodeState.DELETED, f"there is no node {spot.node}")
@@ -29,8 +29,8 @@ def warm(state: State, now: Micros, job: Job, spots: tuple[Spot, ...], guarantee
         usable = among is None or bool(among.bits >> spot.node & 1)
         require(usable, f"node {node.name} is none of those that job {job.id} asks for")
     number = job.next_run
-    following = changed(job, run=number)
-    state.put(state.jobs, job.id, changed(job, numbered=number))
+    following = with_changes(job, run=number)
+    state.put(state.jobs, job.id, with_changes(job, numbered=number))
     if share is not None:
         start_sharing(state, now, following, spots, guaranteed, share, awaits=True)
         return number

@@ -38,7 +38,7 @@ class AvailableUnits:
         self.taken: dict[int, Mask] = {}
         """Leaves of tasks that have a place, by slot."""
 
-    def take(self, slot: int, mask: Mask) -> None:
+    def take_leaves(self, slot: int, mask: Mask) -> None:
         """A task gets these leaves."""
         self.taken[slot] = self.taken.get(slot, 0) | mask
         if self._several:
@@ -98,7 +98,7 @@ class AvailableUnits:
             for unit in self._pool.fitting(self._owner, leaves):
                 yield unit.slot, self._pool.available(unit.slot, unit.mask)
         else:
-            for _, _, slot, available in merge(sorted(self._altered(leaves)), self._listed(leaves)):
+            for _, _, slot, available in merge(sorted(self._altered_units(leaves)), self._listed_units(leaves)):
                 yield slot, available
 
     def _tightest_in(self, leaves: int, domain: Domain) -> Iterator[tuple[int, Mask]]:
@@ -111,7 +111,7 @@ class AvailableUnits:
         for _, _, slot, available in sorted(found):
             yield slot, available
 
-    def _altered(self, leaves: int) -> Iterator[_Unit]:
+    def _altered_units(self, leaves: int) -> Iterator[_Unit]:
         """Units on nodes where leaves are taken, or count as available though held: the lists do not know of that."""
         for slot in {**self.taken, **self._gone}:
             for mask, owner in self._pool.units_at(slot).items():
@@ -120,7 +120,7 @@ class AvailableUnits:
                     if (count := available.bit_count()) >= leaves:
                         yield count, self._tasks.distance(slot), slot, available
 
-    def _listed(self, least: int) -> Iterator[_Unit]:
+    def _listed_units(self, least: int) -> Iterator[_Unit]:
         """All other units, in the order of the lists. Each is looked up when it is asked for, since cells may have been bound
         and unbound since the one before it."""
         pool, me = self._pool, self._owner

@@ -47,7 +47,7 @@ def best(free: Free, spare: IdleIndex, now: Callable[[], Balance], level: int, c
             found += some
     if not found:
         return None
-    found.sort(key=_used)
+    found.sort(key=_leaves_used)
     cells = [cell for used, cell in found if level <= free.shape.node or used == found[0][0]]
     return choose(level, cells[:_IN_CHOICE])
 
@@ -56,7 +56,7 @@ _Cost = tuple[int, int]
 """Opportunistic leaves in a cell, and the cell."""
 
 
-def _used(cost: _Cost) -> int:
+def _leaves_used(cost: _Cost) -> int:
     return cost[0]
 
 
@@ -73,7 +73,7 @@ def _cheapest(free: Free, spare: IdleIndex, outer: int, level: int) -> list[_Cos
         if not some[0][0]:
             return some[:1]
         found += some
-    found.sort(key=_used)
+    found.sort(key=_leaves_used)
     return found[:_IN_CHOICE]
 
 
@@ -111,7 +111,7 @@ def opportunistic(free: Free, spare: IdleIndex, facts: Facts, n: int) -> tuple[i
         return None
     slot = spare.dirty(n)
     if slot is not None:
-        return _on(free.shape, slot, facts[slot].idle() & ~facts[slot].bound, n)
+        return _pick_on(free.shape, slot, facts[slot].idle() & ~facts[slot].bound, n)
     for level in range(free.shape.top, -1, -1):
         if free.shape.size(level) < n:
             break
@@ -120,9 +120,9 @@ def opportunistic(free: Free, spare: IdleIndex, facts: Facts, n: int) -> tuple[i
             return found
     slot = spare.clean(n)
     if slot is not None:
-        return _on(free.shape, slot, facts[slot].idle() & ~facts[slot].bound, n)
-    slot = spare.bound(n)
-    return None if slot is None else _on(free.shape, slot, facts[slot].idle(), n)
+        return _pick_on(free.shape, slot, facts[slot].idle() & ~facts[slot].bound, n)
+    slot = spare.find_bound(n)
+    return None if slot is None else _pick_on(free.shape, slot, facts[slot].idle(), n)
 
 
 def _at_level(free: Free, spare: IdleIndex, facts: Facts, level: int, n: int) -> tuple[int, Mask] | None:
@@ -136,16 +136,16 @@ def _at_level(free: Free, spare: IdleIndex, facts: Facts, level: int, n: int) ->
             _, index = used_and_index(cells[at])
             slot = spare.last_clean(range(index * fan, (index + 1) * fan))
             if slot is not None:
-                return _on(shape, slot, facts[slot].idle(), n)
+                return _pick_on(shape, slot, facts[slot].idle(), n)
         return None
     at = bisect_left(cells, key_of(1, 0)) - 1
     if at < 0:
         return None
     slot, cell = divmod(cells[at], shape.devices // shape.size(level))  # none is used
-    return _on(shape, slot, facts[slot].idle() & cell_mask(shape, level, cell), n)
+    return _pick_on(shape, slot, facts[slot].idle() & cell_mask(shape, level, cell), n)
 
 
-def _on(shape: Shape, slot: int, idle: Mask, n: int) -> tuple[int, Mask] | None:
+def _pick_on(shape: Shape, slot: int, idle: Mask, n: int) -> tuple[int, Mask] | None:
     mask = pick(shape, idle, n)
     return None if mask is None else (slot, mask)
 

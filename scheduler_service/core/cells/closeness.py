@@ -152,17 +152,17 @@ def choices(tree: DeviceTree, idle: Mask) -> Choices:
 
 def closeness(tree: DeviceTree, devices: Mask) -> tuple[str, bool]:
     """The name of the smallest group that has these devices (`node` at most), and whether one NVLink domain does."""
-    group = _around(tree, devices)
+    group = _smallest_group_around(tree, devices)
     return group.name, _is_linked(tree, group, devices)
 
 
 def distance(tree: DeviceTree, devices: Mask) -> tuple[bool, int]:
     """The first two values of the key of these devices, which several have: less is closer."""
-    group = _around(tree, devices)
+    group = _smallest_group_around(tree, devices)
     return not _is_linked(tree, group, devices), tree.levels - group.level
 
 
-def _around(tree: DeviceTree, devices: Mask) -> _Group:
+def _smallest_group_around(tree: DeviceTree, devices: Mask) -> _Group:
     """The smallest group that has these."""
     at = tree.root
     while (inner := next((part for part in at.parts if devices & ~part.mask == 0), None)) is not None:
@@ -196,11 +196,11 @@ def _choices(tree: DeviceTree, idle: Mask) -> Choices:
     idle &= (1 << tree.count) - 1
     best: _Best = [None] * (idle.bit_count() + 1)
     around = [0] * len(best)
-    _take(_Search(tree, idle, idle, False, best), tree.root, around)
+    _costs_of_taking(_Search(tree, idle, idle, False, best), tree.root, around)
     for domain in tree.crossing:
-        _take(_Search(tree, idle, idle & domain, True, best), tree.root, around)
+        _costs_of_taking(_Search(tree, idle, idle & domain, True, best), tree.root, around)
     made = [Choice(Key(False, 0, (), (), ()), ())]
-    made += (_decoded(tree, *found) for found in best[1:] if found is not None)
+    made += (_decode(tree, *found) for found in best[1:] if found is not None)
     return Choices(tuple(made), _offer(tuple(choice.key for choice in made)))
 
 
@@ -209,7 +209,7 @@ def _offer(keys: tuple[Key, ...]) -> Offer:
     return Offer(keys)
 
 
-def _take(search: _Search, group: _Group, around: _Costs) -> _Costs:
+def _costs_of_taking(search: _Search, group: _Group, around: _Costs) -> _Costs:
     """Costs of taking devices of the group, inside the group. `around`: the costs in the groups around it. Notes what is best
     if this is the smallest group that has them all."""
     own = _of_group(search, group)
@@ -217,7 +217,7 @@ def _take(search: _Search, group: _Group, around: _Costs) -> _Costs:
     costs = _of_singles(search, group.singles)
     for part in group.parts:
         if search.available & part.mask:
-            costs = _sum(costs, _take(search, part, outside))
+            costs = _sum(costs, _costs_of_taking(search, part, outside))
     costs = [a + b for a, b in zip(costs, own, strict=True)]
     best, height = search.best, search.tree.levels - group.level
     for count in range(1, len(costs)):
@@ -269,7 +269,7 @@ def _term(tree: DeviceTree, kind: int, level: int, amount: int) -> int:
     return amount << place * _FIELD + tree.count
 
 
-def _decoded(tree: DeviceTree, apart: bool, height: int, cost: int) -> Choice:
+def _decode(tree: DeviceTree, apart: bool, height: int, cost: int) -> Choice:
     reversed_mask = -cost & (1 << tree.count) - 1
     terms = cost + reversed_mask >> tree.count
     fields = [terms >> place * _FIELD & (1 << _FIELD) - 1 for place in reversed(range(3 * tree.levels))]

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from scheduler_service.core.cells.guaranteed_search import never
+from scheduler_service.core.cells.guaranteed_search import never_fits
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.request import RequestedCells
 from scheduler_service.core.cells.shape import Shape
@@ -15,7 +15,7 @@ _ME = Owner(1)
 def why_never(wanted: RequestedCells, shape: Shape, cells: tuple[int, ...]) -> str:
     """Why a virtual cluster that owns this many cells of each level could never have this; empty if it could."""
     pool = _private(shape, cells)
-    if not never(pool, _ME, wanted):
+    if not never_fits(pool, _ME, wanted):
         return ""
     owned = ", ".join(f"{count} of level {shape.levels[level]}" for level, count in enumerate(cells) if count)
     return f"its cells ({owned or 'none'}) would not do even with nothing else running"

@@ -11,9 +11,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from scheduler_service.core.cells.available_units import AvailableUnits, Domain
-from scheduler_service.core.cells.leaf_choice import Choice, Places, fewest_leave, picked
+from scheduler_service.core.cells.leaf_choice import Choice, Places, fewest_leave, pick_leaves
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.request import Need, Part, RequestedCells, alike, enough, groups_of, needs_of
+from scheduler_service.core.cells.request import Need, Part, RequestedCells, are_alike, enough, groups_of, needs_of
 from scheduler_service.core.cells.shape import Shape, cell_mask
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.model.tenants.virtual_clusters import Owner
@@ -58,7 +58,7 @@ def find(
     return _Search(pool, owner, request, gone or {}, choice).first()
 
 
-def never(pool: Pool, owner: Owner, request: RequestedCells) -> bool:
+def never_fits(pool: Pool, owner: Owner, request: RequestedCells) -> bool:
     """Whether it is certain that the job fits nowhere now; it is not if the search was given up."""
     search = _Search(pool, owner, request, {}, None)
     return search.first() is None and search.left > 0
@@ -118,7 +118,7 @@ class _Search:
                         yield
                     continue
                 ways.pop()
-                while homeless and ways and alike(parts[len(ways)], parts[len(ways) - 1]):
+                while homeless and ways and are_alike(parts[len(ways)], parts[len(ways) - 1]):
                     ways.pop().close()  # where its like could go instead, it could have gone itself
                 homeless = False
         finally:
@@ -146,7 +146,7 @@ class _Search:
             if self.left <= 0:
                 return
             self.placed[need.rank] = slot, mask
-            self.units.take(slot, mask)
+            self.units.take_leaves(slot, mask)
             self.beside = _Beside(need.leaves, need.level, domain, slot, available & ~mask)
             if cell is not None:
                 self._bind(cell)
@@ -189,20 +189,20 @@ class _Search:
         units = ((slot, available) for slot, available in each if available.bit_count() >= need.leaves)
         if self.choice is None:
             return units
-        return fewest_leave(self.pool, units, need, self.choice, self._taken)
+        return fewest_leave(self.pool, units, need, self.choice, self._taken_places)
 
     def _pick(self, slot: int, available: Mask, need: Need) -> Mask | None:
-        return picked(self.pool, slot, available, need, self.choice, self._taken)
+        return pick_leaves(self.pool, slot, available, need, self.choice, self._taken_places)
 
     def _sparing(self, need: Need, units: Iterator[tuple[int, Mask]]) -> Iterator[tuple[int, Mask]]:
         """The same units, but of equally tight and near ones, first the one where the fewest runs leave."""
-        if self.choice is None or not self.pool.visited(self.owner):
+        if self.choice is None or not self.pool.visited_nodes(self.owner):
             yield from units
             return
         for _, alike_units in groupby(units, lambda unit: (unit[1].bit_count(), self.several and self.units.distance(unit[0]))):
-            yield from fewest_leave(self.pool, alike_units, need, self.choice, self._taken)
+            yield from fewest_leave(self.pool, alike_units, need, self.choice, self._taken_places)
 
-    def _taken(self) -> Places:
+    def _taken_places(self) -> Places:
         """Places that the job has so far."""
         return [*self.units.taken.items(), *(place for cell in self.binds for place in leaves_of(self.pool.shape, *cell))]
 
@@ -234,10 +234,10 @@ class _Search:
     def _choose(self, need: Need | None, level: int, cells: Sequence[int]) -> int:
         if self.choice is None or len(cells) == 1:
             return cells[0]
-        options = [self._wanted(need, level, cell) for cell in cells]
-        return cells[self.choice.between(options, self._taken())]
+        options = [self._wanted_places(need, level, cell) for cell in cells]
+        return cells[self.choice.choose_between(options, self._taken_places())]
 
-    def _wanted(self, need: Need | None, level: int, cell: int) -> Places:
+    def _wanted_places(self, need: Need | None, level: int, cell: int) -> Places:
         """Leaves of the cell that are taken from others: the place of the task, if it is for a task, and else all of it."""
         places = self.pool.leaves(level, cell)
         if need is None or len(places) > 1:

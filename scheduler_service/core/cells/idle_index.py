@@ -87,7 +87,7 @@ class IdleIndex:
         key = self._outside[at]
         return _LAST - (key & _LAST) if key >> _SLOT < kind + _CLEAN else None
 
-    def bound(self, n: int) -> int | None:
+    def find_bound(self, n: int) -> int | None:
         """The node with the fewest idle leaves that suffice, some of them under bindings."""
         if self.stale:
             self.refresh()

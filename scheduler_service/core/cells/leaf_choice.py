@@ -21,19 +21,19 @@ Places = Sequence[tuple[int, Mask]]
 class Choice(Protocol):
     """Chooses which runs have to leave, if leaves in use are taken either way. `taken` is what the job gets in any case."""
 
-    def between(self, options: Sequence[Places], taken: Places) -> int:
+    def choose_between(self, options: Sequence[Places], taken: Places) -> int:
         """Which of these places the job is to get."""
 
     def order(self, slot: int, taken: Places) -> tuple[Mask, ...]:
         """Leaves of the opportunistic runs of a node: first those of runs that are to leave before the others."""
 
 
-def picked(
+def pick_leaves(
     pool: Pool, slot: int, available: Mask, need: Need, choice: Choice | None, taken: Callable[[], Places]
 ) -> Mask | None:
     """The leaves that the task gets of those available on a node; None: they do not suffice."""
-    opportunistic = pool.held(slot)[1] & available
-    mask = _picked(pool.shape, available, need, (opportunistic,) if opportunistic else ())
+    opportunistic = pool.held_leaves(slot)[1] & available
+    mask = _pick_from_node(pool.shape, available, need, (opportunistic,) if opportunistic else ())
     if choice is None or mask is None or not mask & opportunistic:
         return mask
     layers, rest = [], opportunistic
@@ -50,20 +50,20 @@ def _sparing_runs(
 ) -> Mask | None:
     """The fewest leaves in use, unless fewer runs have to leave for others with as low a common ancestor. The runs that would
     have to leave are spared one after the other."""
-    mask = _picked(pool.shape, available, need, runs)
+    mask = _pick_from_node(pool.shape, available, need, runs)
     if mask is None:
         return None
     height = height_of(pool.shape, mask)
     for held in reversed(runs):
-        other = _picked(pool.shape, available & ~held, need, runs) if mask & held else None
+        other = _pick_from_node(pool.shape, available & ~held, need, runs) if mask & held else None
         if other is not None and height_of(pool.shape, other) == height:
-            opportunistic = pool.held(slot)[1]
-            if choice.between([((slot, mask & opportunistic),), ((slot, other & opportunistic),)], taken()):
+            opportunistic = pool.held_leaves(slot)[1]
+            if choice.choose_between([((slot, mask & opportunistic),), ((slot, other & opportunistic),)], taken()):
                 mask, available = other, available & ~held
     return mask
 
 
-def _picked(shape: Shape, available: Mask, need: Need, avoid: tuple[Mask, ...]) -> Mask | None:
+def _pick_from_node(shape: Shape, available: Mask, need: Need, avoid: tuple[Mask, ...]) -> Mask | None:
     if need.level >= 0:
         return pick_cell(shape, available, need.level, avoid)
     return pick(shape, available, need.leaves, avoid)
@@ -76,8 +76,8 @@ def fewest_leave(
     where no run does, then the best choice among those with the fewest leaves in use, then the others."""
     dear: list[tuple[int, int, Mask]] = []
     for slot, available in units:
-        opportunistic = pool.held(slot)[1] & available
-        touched = opportunistic & (picked(pool, slot, available, need, None, taken) or 0) if opportunistic else 0
+        opportunistic = pool.held_leaves(slot)[1] & available
+        touched = opportunistic & (pick_leaves(pool, slot, available, need, None, taken) or 0) if opportunistic else 0
         if touched:
             dear.append((touched.bit_count(), slot, available))
         else:
@@ -85,7 +85,7 @@ def fewest_leave(
     dear.sort()
     few = [(slot, available) for _, slot, available in dear[:IN_CHOICE]]
     if len(few) > 1:
-        masks = [picked(pool, *unit, need, choice, taken) or 0 for unit in few]
-        options = [((slot, mask & pool.held(slot)[1]),) for (slot, _), mask in zip(few, masks, strict=True)]
-        dear.insert(0, dear.pop(choice.between(options, taken())))
+        masks = [pick_leaves(pool, *unit, need, choice, taken) or 0 for unit in few]
+        options = [((slot, mask & pool.held_leaves(slot)[1]),) for (slot, _), mask in zip(few, masks, strict=True)]
+        dear.insert(0, dear.pop(choice.choose_between(options, taken())))
     yield from ((slot, available) for _, slot, available in dear)

@@ -39,22 +39,24 @@ def _idle(pool: Pool, part: Part, placed: dict[int, tuple[int, Mask]], before: d
             found = pool.last_whole(part.level)
         if found is None:
             return False
-        _put(pool, part, found, placed, before)
+        _put_task(pool, part, found, placed, before)
         return True
     leaves = sum(need.leaves for need in needs_of(part.parts))
     for slots, mask in _cells_from_the_end(pool, part.level):
         cell = _Cell({slot: pool.idle(slot) & mask for slot in slots}, [])
         if _count(cell.idle) >= leaves and _fill(pool.shape, part.parts, cell):
             for need, found in cell.placed:
-                _put(pool, need, found, placed, before)
+                _put_task(pool, need, found, placed, before)
             return True
     return not part.required and all(_idle(pool, one, placed, before) for one in part.parts)
 
 
-def _put(pool: Pool, need: Need, found: tuple[int, Mask], placed: dict[int, tuple[int, Mask]], before: dict[int, Mask]) -> None:
+def _put_task(
+    pool: Pool, need: Need, found: tuple[int, Mask], placed: dict[int, tuple[int, Mask]], before: dict[int, Mask]
+) -> None:
     slot, mask = found
     placed[need.rank] = found
-    held = pool.held(slot)[1]
+    held = pool.held_leaves(slot)[1]
     before.setdefault(slot, held)
     pool.set_opportunistic(slot, held | mask)
 
@@ -88,7 +90,7 @@ def _fill(shape: Shape, parts: Iterable[Part], cell: _Cell) -> bool:
     """Places each part: all of them, or none."""
     before = len(cell.placed)
     for part in parts:
-        if not (_place(shape, part, cell) if isinstance(part, Need) else _together(shape, part, cell)):
+        if not (_place(shape, part, cell) if isinstance(part, Need) else _place_together(shape, part, cell)):
             while len(cell.placed) > before:
                 _, (slot, mask) = cell.placed.pop()
                 cell.idle[slot] |= mask
@@ -108,7 +110,7 @@ def _place(shape: Shape, need: Need, cell: _Cell) -> bool:
     return False
 
 
-def _together(shape: Shape, part: Together, cell: _Cell) -> bool:
+def _place_together(shape: Shape, part: Together, cell: _Cell) -> bool:
     """Places a group in the inner cell with the fewest idle leaves that suffice; if that is only preferred, else anywhere."""
     leaves = sum(need.leaves for need in needs_of(part.parts))
     inside = [inner for inner in _cells_inside(shape, part.level, cell.idle) if _count(inner) >= leaves]

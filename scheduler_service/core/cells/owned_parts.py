@@ -36,7 +36,7 @@ class OwnedParts:
         self.stale: set[int] = set()
         """Slots that have changed since the lists were last read."""
 
-    def of(self, vc: Owner) -> Sequence[Unit]:
+    def parts_of(self, vc: Owner) -> Sequence[Unit]:
         if self.stale:
             self._refresh()
         return self._lists.get(vc, ())
@@ -62,7 +62,7 @@ class OwnedParts:
             self._refresh()
         return self._sizes.get(vc, ())
 
-    def visited(self, vc: Owner) -> Set[int]:
+    def visited_nodes(self, vc: Owner) -> Set[int]:
         if self.stale:
             self._refresh()
         return self._visited.get(vc, _NOWHERE)

@@ -22,7 +22,7 @@ class Tasks:
         """Adds tasks to this node; negative: removes some."""
         if not self._in:
             self._in = [{} for _ in self._shape.fan]
-        for level, index in self._around(slot):
+        for level, index in self._cells_around(slot):
             count = self._in[level].pop(index, 0) + more
             if count:
                 self._in[level][index] = count
@@ -30,7 +30,9 @@ class Tasks:
     def distance(self, slot: int) -> int:
         """The level of the smallest cell that holds this node and one of the tasks; one more than the top if none does."""
         within = self._in
-        return next((level for level, index in self._around(slot) if within and index in within[level]), len(self._shape.fan))
+        return next(
+            (level for level, index in self._cells_around(slot) if within and index in within[level]), len(self._shape.fan)
+        )
 
     def rings(self) -> Iterator[tuple[int, range]]:
         """All nodes by their distance, the nearest first, and in order of their slots. The nodes that have tasks are among
@@ -39,11 +41,11 @@ class Tasks:
         for level in range(shape.node + 1, len(shape.fan)) if self._in else ():
             nodes = shape.size(level) // shape.devices
             cells = [range(index * nodes, (index + 1) * nodes) for index in sorted(self._in[level])]
-            yield from ((level, slots) for slots in _between(cells, nearer))
+            yield from ((level, slots) for slots in _parts_between(cells, nearer))
             nearer = cells
-        yield from ((len(shape.fan), slots) for slots in _between([_EVERYWHERE], nearer))
+        yield from ((len(shape.fan), slots) for slots in _parts_between([_EVERYWHERE], nearer))
 
-    def _around(self, slot: int) -> Iterator[tuple[int, int]]:
+    def _cells_around(self, slot: int) -> Iterator[tuple[int, int]]:
         """The node, and the cells that it is in: level and index."""
         fan, index = self._shape.fan, slot
         for level in range(self._shape.node, len(fan)):
@@ -52,7 +54,7 @@ class Tasks:
             yield level, index
 
 
-def _between(cells: Iterable[range], holes: Iterable[range]) -> Iterator[range]:
+def _parts_between(cells: Iterable[range], holes: Iterable[range]) -> Iterator[range]:
     """Parts of the cells that are in no hole; both are in order, and each hole is inside one cell."""
     left = iter(holes)
     hole = next(left, None)

@@ -148,7 +148,7 @@ class Pool:
         """Healthy leaves that no run holds and that are kept for none."""
         return self._facts[slot].idle()
 
-    def held(self, slot: int) -> tuple[Mask, Mask]:
+    def held_leaves(self, slot: int) -> tuple[Mask, Mask]:
         """Leaves of a node that guaranteed runs hold, and those that opportunistic runs hold."""
         here = self._facts[slot]
         return here.guaranteed, here.opportunistic
@@ -159,7 +159,7 @@ class Pool:
 
     def units(self, vc: Owner) -> Sequence[Unit]:
         """The VC's units with available leaves: the tightest first, then by address."""
-        return self._units.of(vc)
+        return self._units.parts_of(vc)
 
     def fitting(self, vc: Owner, n: int) -> Iterator[Unit]:
         """The VC's units that have `n` leaves available, the tightest first."""
@@ -173,9 +173,9 @@ class Pool:
         """How many of the VC's units have 0, 1, 2, ... leaves available; shorter if it has none."""
         return self._units.sizes(vc)
 
-    def visited(self, vc: Owner) -> Set[int]:
+    def visited_nodes(self, vc: Owner) -> Set[int]:
         """The nodes on which opportunistic runs hold leaves of the VC's bound cells."""
-        return self._units.visited(vc)
+        return self._units.visited_nodes(vc)
 
     def bound_at(self, slot: int) -> Mask:
         """The leaves of all units on the node."""
@@ -207,7 +207,7 @@ class Pool:
             return holds(self.counts, self.promises.claims, self.shape.fan)
         return not any(self._balance.missing)
 
-    def doomed(self, vc: Owner, level: int) -> int:
+    def count_doomed(self, vc: Owner, level: int) -> int:
         """How many of the VC's free virtual cells cannot be had, even if no other VC asks."""
         return max(0, self.promises.free_of(vc, level) - self.balance().obtainable[level])
 
@@ -235,7 +235,7 @@ class Pool:
         A VC that has doomed cells gets a partly faulty one first, if that costs no other VC anything and `need` leaves of it
         are healthy: so whole ones stay with VCs that can still get them. Of whole ones, it is enough to try one.
         """
-        if self._healthy.partly[max(level, self.shape.node)] and self.doomed(vc, level):
+        if self._healthy.partly[max(level, self.shape.node)] and self.count_doomed(vc, level):
             now = self.balance()
             for index in partly_healthy(self._lists, self._facts, self._healthy, level, need):
                 if costs_nobody(self._lists, self.promises.claims, now, level, index):

@@ -30,7 +30,7 @@ def is_unbound(pool: Pool, level: int, index: int, but: Collection[Owner] = ()) 
     return True
 
 
-def owned(pool: Pool, owner: Owner, slot: int) -> Mask:
+def owned_positions(pool: Pool, owner: Owner, slot: int) -> Mask:
     """The positions of the node that are in cells bound to the owner."""
     mine = 0
     for mask, whose in pool.units_at(slot).items():
@@ -57,7 +57,7 @@ def unused_around(pool: Pool, slot: int, mask: Mask) -> list[tuple[int, int]]:
         mask ^= lowest
         if around is not None:
             leaves = list(leaves_of(pool.shape, *around))
-            if not any(inside & pool.held(at)[0] for at, inside in leaves):
+            if not any(inside & pool.held_leaves(at)[0] for at, inside in leaves):
                 found.append(around)
             mask &= ~next(inside for at, inside in leaves if at == slot)
     return found
@@ -81,7 +81,7 @@ def overlap(shape: Shape, one: tuple[int, int], other: tuple[int, int]) -> bool:
     return small[1] // (shape.size(large[0]) // shape.size(small[0])) == large[1]
 
 
-def without(shape: Shape, tops: int, pinned: Iterable[tuple[int, int]]) -> dict[int, int]:
+def free_cells_with_pins(shape: Shape, tops: int, pinned: Iterable[tuple[int, int]]) -> dict[int, int]:
     """How many free cells of each level a pool has with `tops` cells of the highest level, all healthy, in which only these are
     bound."""
     pool, roots = Pool(shape, ""), set()

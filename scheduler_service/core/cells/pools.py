@@ -74,7 +74,7 @@ class Pools:
         self._placed = []
         name = self._pool_of.get(node)
         before = None if name is None else self._facts[name][node]
-        now = None if row is None else self._described(row, devices)
+        now = None if row is None else self._describe_node(row, devices)
         if name is not None and before is not None and (now is None or before._replace(healthy=now.healthy) != now):
             self._leave(node, name, before)
         if now is not None:
@@ -178,21 +178,21 @@ class Pools:
         name = self._pool_of.get(node) if node in self.misfits else None
         return None if name is None else (name, self._facts[name][node].position.slot)
 
-    def covered(self, capacity: Vector, devices: int) -> Vector:
+    def share_per_device(self, capacity: Vector, devices: int) -> Vector:
         """The share of such a node that goes with each of its devices."""
         cpu, memory, _ = (amount * self._covered // (100 * devices) for amount in capacity)
         return Vector(cpu, memory, 1)
 
     # ---- inside ----------------------------------------------------------------------------------------------------------
 
-    def _described(self, row: Node, devices: Sequence[NodeDevice]) -> _Node:
+    def _describe_node(self, row: Node, devices: Sequence[NodeDevice]) -> _Node:
         paths = tuple(device.path for device in devices)
         inner, order = tree_of(row.levels, paths) if devices else (row_of(cpus_of(row.capacity)), ())
         model = devices[0].model if devices else ""
         planned = self._planned.get(row.name)
         pool, slot = planned or (name_of(model, inner), row.id)
         count = inner.devices
-        share = self.covered(row.capacity, count) if devices else Vector(*(amount // count for amount in row.capacity))
+        share = self.share_per_device(row.capacity, count) if devices else Vector(*(amount // count for amount in row.capacity))
         healthy = 0
         if row.state is NodeState.UP and row.drained_us is None:
             places = order or tuple(range(len(devices)))

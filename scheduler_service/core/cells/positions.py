@@ -21,17 +21,17 @@ class PoolPosition(NamedTuple):
 
 def positions(position: PoolPosition, devices: Mask) -> Mask:
     """The places in the tree of these devices."""
-    return _moved(devices, position.order, inverse=False) if position.order else devices
+    return _permute(devices, position.order, inverse=False) if position.order else devices
 
 
 def indices(position: PoolPosition, places: Mask) -> tuple[int, ...]:
     """The devices at these places of the tree, in order of their indices."""
-    devices = _moved(places, position.order, inverse=True) if position.order else places
+    devices = _permute(places, position.order, inverse=True) if position.order else places
     return first_of(devices, devices.bit_count())
 
 
 @lru_cache(maxsize=65536)
-def _moved(mask: Mask, order: tuple[int, ...], inverse: bool) -> Mask:
+def _permute(mask: Mask, order: tuple[int, ...], inverse: bool) -> Mask:
     moved = 0
     for place, index in enumerate(order):
         source, target = (place, index) if inverse else (index, place)

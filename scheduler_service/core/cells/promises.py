@@ -67,7 +67,7 @@ class Promises:
         """Free virtual cells of all VCs. A VC that has more bound than it owns (it was made smaller) has none, and takes
         nothing from the others' claims."""
 
-    def owned(self, vc: Owner, level: int) -> int:
+    def count_owned(self, vc: Owner, level: int) -> int:
         """r_{t,k}"""
         return self.quota.get(vc, self.none)[level]
 

@@ -59,7 +59,7 @@ def idle_cells(pools: Pools, kind: Kind) -> int:
     if pool is None or level is None:
         return 0
     owner = Owner(vc)
-    return max(unbound(pool, owner, level) - pool.doomed(owner, level), 0)
+    return max(unbound(pool, owner, level) - pool.count_doomed(owner, level), 0)
 
 
 def left_out_of(pools: Pools, binding: Binding) -> list[int]:
@@ -69,7 +69,7 @@ def left_out_of(pools: Pools, binding: Binding) -> list[int]:
     return [node for node, place in places.items() if place in slots]
 
 
-def lost(pools: Pools, binding: Binding) -> tuple[bool, bool]:
+def lost_some_or_all(pools: Pools, binding: Binding) -> tuple[bool, bool]:
     """Whether nodes of the cell do not exist any more, and whether none of them does: its pool or its level has another name
     now, or they are in another pool. Nodes that are left out still exist."""
     slots = _slots(pools, binding)

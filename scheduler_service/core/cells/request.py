@@ -57,7 +57,7 @@ def groups_of(parts: tuple[Part, ...]) -> Iterator[Together]:
             yield from groups_of(part.parts)
 
 
-def alike(one: Part, other: Part) -> bool:
+def are_alike(one: Part, other: Part) -> bool:
     """Whether they are tasks that ask for the same."""
     return isinstance(one, Need) and isinstance(other, Need) and one[1:] == other[1:]
 
@@ -96,12 +96,12 @@ def _requested_cells(
         tasks = tuple(need._replace(rank=first + i) for i in range(size))
         first += size
         needs += tasks
-        wrapped = _within(cells, shape, number, tasks)
+        wrapped = _inside_cells(cells, shape, number, tasks)
         if isinstance(wrapped, str):
             return wrapped
         groups.append(wrapped)
     ordered = sorted((part for group in groups for part in group), key=_largest_first)
-    whole = _within(cells, shape, -1, tuple(ordered))
+    whole = _inside_cells(cells, shape, -1, tuple(ordered))
     if isinstance(whole, str):
         return whole
     return RequestedCells(whole, tuple(sorted(needs, key=_largest_first)))
@@ -151,7 +151,7 @@ def _host(amount: Vector) -> str:
     return f"{amount.cpu_milli / 1000:g} CPUs and {amount.memory_mib} MiB"
 
 
-def _within(cells: CellRequest, shape: Shape, group: int, parts: tuple[Part, ...]) -> tuple[Part, ...] | str:
+def _inside_cells(cells: CellRequest, shape: Shape, group: int, parts: tuple[Part, ...]) -> tuple[Part, ...] | str:
     """The parts inside the cells that are asked for them, the smallest innermost. A single task is always inside one cell of
     its node's level and of those above, and if it has one leaf, of any level."""
     one = parts[0] if len(parts) == 1 else None

@@ -80,7 +80,7 @@ def leaves(shape: Shape, level: int, index: int) -> Sequence[tuple[int, Mask]]:
 
 
 @lru_cache(maxsize=_KNOWN)
-def whole(shape: Shape, mask: Mask) -> tuple[tuple[int, ...], ...]:
+def whole_cells(shape: Shape, mask: Mask) -> tuple[tuple[int, ...], ...]:
     """For each level up to the node's, the cells that the mask holds all of, without those inside a larger one of these.
 
     >>> whole(Shape(("device", "switch", "node"), (1, 2, 2), 2), 0b1101)
@@ -100,7 +100,9 @@ def whole(shape: Shape, mask: Mask) -> tuple[tuple[int, ...], ...]:
 def parts(shape: Shape, mask: Mask) -> tuple[Part, ...]:
     """The cells of `whole` in one sequence, the smallest first."""
     return tuple(
-        Part(level, index, cell_mask(shape, level, index)) for level, cells in enumerate(whole(shape, mask)) for index in cells
+        Part(level, index, cell_mask(shape, level, index))
+        for level, cells in enumerate(whole_cells(shape, mask))
+        for index in cells
     )
 
 
@@ -141,7 +143,7 @@ def pick(shape: Shape, mask: Mask, n: int, avoid: tuple[Mask, ...] = ()) -> Mask
             inside = mask & cell_mask(shape, level, index)
             if inside.bit_count() >= n:
                 chosen = _sparing(shape, inside, n, avoid)
-                found = _fit(shape, mask, level, index, chosen, avoid), chosen
+                found = _rate_fit(shape, mask, level, index, chosen, avoid), chosen
                 best = found if best is None else min(best, found)
         if best is not None:
             return best[1]
@@ -156,7 +158,7 @@ def pick_cell(shape: Shape, mask: Mask, level: int, avoid: tuple[Mask, ...] = ()
     for index in range(shape.devices // shape.size(level)):
         cell = cell_mask(shape, level, index)
         if cell & ~mask == 0:
-            found = _fit(shape, mask, level, index, cell, avoid), cell
+            found = _rate_fit(shape, mask, level, index, cell, avoid), cell
             best = found if best is None else min(best, found)
     return None if best is None else best[1]
 
@@ -176,7 +178,7 @@ class _Fit(NamedTuple):
     """Its number."""
 
 
-def _fit(shape: Shape, mask: Mask, level: int, index: int, chosen: Mask, avoid: tuple[Mask, ...]) -> _Fit:
+def _rate_fit(shape: Shape, mask: Mask, level: int, index: int, chosen: Mask, avoid: tuple[Mask, ...]) -> _Fit:
     touched = [(chosen & each).bit_count() for each in reversed(avoid)]
     first = index * shape.size(level)
     around = [cell_mask(shape, at, first // shape.size(at)) for at in range(shape.node, level - 1, -1)]

@@ -1,6 +1,6 @@
 """The bulletin board (HiveD, figure 5): what is on it at a time, and the deals that can be made from it.
 
-Deals are proposed, by a policy or by a tenant; `why_not` checks every one of them again, and `agreed` makes the rows.
+Deals are proposed, by a policy or by a tenant; `why_not` checks every one of them again, and `rows_of_deal` makes the rows.
 """
 
 from collections import defaultdict
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound, PlanRefused
-from scheduler_service.core.exchange.quota_timeline import covers, from_now, is_empty, used
-from scheduler_service.core.exchange.transitions import Booked, booked
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.exchange.quota_timeline import cells_used, covers, from_now, is_empty
+from scheduler_service.core.exchange.transitions import Booked, ledger_entries
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.exchange import (
     Booking,
     Deal,
@@ -25,7 +25,7 @@ from scheduler_service.core.model.values import Micros
 
 
 class Board:
-    """The open postings at a time. A board never changes; `after` makes another.
+    """The open postings at a time. A board never changes; `after_deal` makes another.
 
     An offer is kept whole, as it was posted, next to the lots that exchanges have of it: so what is left of it, some cells all
     the time and others before and after a window, needs no rows of its own, and comes back when an exchange ends early.
@@ -50,7 +50,7 @@ class Board:
         self._covering: dict[int, list[tuple[int, Posting]]] = {}
         """See `asks`; shared by all boards that come after, as it does not depend on what is taken."""
 
-    def after(self, deal: Deal) -> "Board":
+    def after_deal(self, deal: Deal) -> "Board":
         """The board once the deal is made."""
         new = object.__new__(Board)
         new.now, new._offers, new._own, new._covering = self.now, self._offers, self._own, self._covering
@@ -69,23 +69,23 @@ class Board:
         """Earliest post first."""
         return [posting for posting in self._own.get((vc, pool, level), ()) if posting.id in self.postings]
 
-    def wanted(self, posting: Posting) -> Lot:
+    def wanted_lot(self, posting: Posting) -> Lot:
         """The lot of the posting, from now on."""
         return from_now(posting.lot, self.now)
 
-    def left(self, offer: Posting, begin_us: Micros, end_us: Micros) -> int:
+    def cells_left(self, offer: Posting, begin_us: Micros, end_us: Micros) -> int:
         """How many of its cells no exchange has at any time of a window."""
         taken = self._taken.get(offer.id)
-        return offer.lot.count - max(used(taken, begin_us, end_us)) if taken else offer.lot.count
+        return offer.lot.count - max(cells_used(taken, begin_us, end_us)) if taken else offer.lot.count
 
     def holds(self, offer: Posting, lot: Lot) -> bool:
         """Whether the offer, or what is left of it, has such a lot."""
-        return covers(offer.lot, lot) and lot.count <= self.left(offer, lot.begin_us, lot.end_us)
+        return covers(offer.lot, lot) and lot.count <= self.cells_left(offer, lot.begin_us, lot.end_us)
 
     def asks(self, request: Posting) -> Iterator[tuple[int, Posting]]:
         """The offers that could meet the whole request (Algorithm 2, line 5), and what each asks. They are from other VCs;
         those that want cells in return need a request that gives them. The lowest ask comes first, then the earliest post."""
-        lot = self.wanted(request)
+        lot = self.wanted_lot(request)
         covering = self._covering.get(request.id)
         if covering is None:
             offers = self._offers.get((lot.pool, lot.level), ())
@@ -93,12 +93,12 @@ class Board:
             covering = sorted([(share(p, lot), p) for p in fitting], key=lambda each: each[0])
             self._covering[request.id] = covering
         for ask, offer in covering:
-            if offer.id in self.postings and lot.count <= self.left(offer, lot.begin_us, lot.end_us):
+            if offer.id in self.postings and lot.count <= self.cells_left(offer, lot.begin_us, lot.end_us):
                 yield ask, offer
 
     def deal(self, request: Posting, offer: Posting, price: int | None = None) -> Deal:
         """Without a price, the deal costs as many device-microseconds as change hands."""
-        lot = self.wanted(request)
+        lot = self.wanted_lot(request)
         price = lot.device_us if price is None else price
         return Deal(offer.vc, request.vc, lot, price, offer.id, request.id, offer.swap)
 
@@ -119,7 +119,7 @@ class Board:
         if deal.request:
             if request is None or request.kind is not PostingKind.REQUEST or request.vc != deal.taker:
                 return f"posting {deal.request} is no open request of virtual cluster {deal.taker}"
-            if self.wanted(request) != deal.lot:
+            if self.wanted_lot(request) != deal.lot:
                 return f"request {request.id} wants something else"
         wants = offer.swap if offer is not None else request.swap if request is not None else None
         gives = request.swap if request is not None else wants
@@ -153,7 +153,7 @@ class Agreed(NamedTuple):
     """Those that were met, and leave the board."""
 
 
-def agreed(board: Board, deal: Deal, exchange_id: int) -> Agreed:
+def rows_of_deal(board: Board, deal: Deal, exchange_id: int) -> Agreed:
     """Makes the rows of a deal, with one id, or two for a swap. Raises PlanRefused if the board does not allow it. The caller
     has checked that the cluster and the giver have these cells then."""
     refused = board.why_not(deal)
@@ -164,11 +164,11 @@ def agreed(board: Board, deal: Deal, exchange_id: int) -> Agreed:
     if deal.swap is not None:
         price = deal.swap.device_us
         exchanges.append(Exchange(exchange_id + 1, 0, 0, deal.taker, deal.giver, deal.swap, price, board.now, exchange_id))
-    remaining = board.after(deal).postings
+    remaining = board.after_deal(deal).postings
     met = [posting for posting in (board.postings.get(deal.offer), board.postings.get(deal.request)) if posting is not None]
     return Agreed(
-        tuple(Booked(x, booked(x, Booking.AGREED, x.price, board.now)) for x in exchanges),
-        tuple(changed(posting, state=PostingState.MATCHED) for posting in met if posting.id not in remaining),
+        tuple(Booked(x, ledger_entries(x, Booking.AGREED, x.price, board.now)) for x in exchanges),
+        tuple(with_changes(posting, state=PostingState.MATCHED) for posting in met if posting.id not in remaining),
     )
 
 
@@ -184,11 +184,11 @@ def accept(board: Board, posting_id: int, by_vc: int, part: Lot | None = None) -
     posting = board.postings.get(posting_id)
     if posting is None:
         raise NotFound("NO_OPEN_POSTING", f"posting {posting_id} is not on the board", posting_id=str(posting_id))
-    lot = board.wanted(posting)
+    lot = board.wanted_lot(posting)
     if part is not None:
         lot = part
     elif posting.kind is PostingKind.OFFER:
-        lot = changed(lot, count=board.left(posting, lot.begin_us, lot.end_us))
+        lot = with_changes(lot, count=board.cells_left(posting, lot.begin_us, lot.end_us))
     if posting.kind is PostingKind.REQUEST:
         deal = Deal(by_vc, posting.vc, lot, share(posting, lot), request=posting.id, swap=posting.swap)
     else:

@@ -11,10 +11,10 @@ from scheduler_service.core.allocation.guarantee_loss import shrink
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.queries import cells_of
 from scheduler_service.core.errors import require
-from scheduler_service.core.exchange.book import Board, agreed
+from scheduler_service.core.exchange.book import Board, rows_of_deal
 from scheduler_service.core.exchange.quota_timeline import balance
-from scheduler_service.core.exchange.transitions import Booked, called_off, turned, withdrawn
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.exchange.transitions import Booked, advance_exchange, called_off, withdrawn
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.exchange import Deal, Exchange, ExchangeState, Surplus, exchange_due
 from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster, quota_of
 from scheduler_service.core.model.values import Micros
@@ -82,16 +82,16 @@ def agree(state: State, deal: Deal, now: Micros, request_id: str = "") -> tuple[
     """Makes the deal, and opens its windows if they have begun; returns its exchanges. Raises PlanRefused."""
     board = board_of(state, now)
     first = state.cluster.next_exchange
-    made = agreed(board, deal, first)
+    made = rows_of_deal(board, deal, first)
     why = why_not_owned(state, deal)
     require(why is None, why or "")
     ids = tuple(one.exchange.id for one in made.exchanges)
-    state.put(state.cluster_table, 0, changed(state.cluster, next_exchange=ids[-1] + 1))
+    state.put(state.cluster_table, 0, with_changes(state.cluster, next_exchange=ids[-1] + 1))
     for posting in made.postings:
         state.put(state.postings, posting.id, posting)
     for one in made.exchanges:
         by = request_id if one.exchange.id == first else ""
-        book(state, Booked(changed(one.exchange, request_id=by), one.entries))
+        book(state, Booked(with_changes(one.exchange, request_id=by), one.entries))
     turn_windows(state, now)
     return ids
 
@@ -116,7 +116,7 @@ def turn_windows(state: State, now: Micros) -> None:
     shrunk: dict[int, str] = {}
     for exchange_id in sorted(due):
         before = state.exchanges.rows.get(exchange_id)
-        while before is not None and (after := turned(before, now)).exchange is not before:
+        while before is not None and (after := advance_exchange(before, now)).exchange is not before:
             book(state, after)
             if after.exchange.state is ExchangeState.ACTIVE:
                 shrunk[before.giver] = f"exchange {before.id} has begun"

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.exchange.quota_timeline import is_empty
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.exchange import (
     Booking,
     Exchange,
@@ -30,7 +30,7 @@ class Booked(NamedTuple):
 # ---- offers and requests -----------------------------------------------------------------------------------------------
 
 
-def posted(posting: Posting) -> Posting:
+def prepare_posting(posting: Posting) -> Posting:
     """The posting as it is put on the board; raises FailedPrecondition for one that could never be met.
 
     It leaves the board at the end of its window at the latest, and a swap when the first of its windows begins: cells that were
@@ -48,36 +48,36 @@ def posted(posting: Posting) -> Posting:
     if posting.bid is not None and posting.swap is not None:
         raise FailedPrecondition("BID_FOR_SWAP", "what is swapped for cells has no other price")
     begins = posting.lot.begin_us if posting.lot.begin_us > posting.posted_us else None
-    return changed(posting, expires_us=expires, begins_us=begins)
+    return with_changes(posting, expires_us=expires, begins_us=begins)
 
 
 def withdrawn(posting: Posting) -> Posting:
     """Withdraws a posting. What was agreed on from it stays agreed."""
     if posting.state not in (PostingState.OPEN, PostingState.WITHDRAWN):
         raise FailedPrecondition("WRONG_STATE", f"posting {posting.id} is {posting.state.name} and cannot be withdrawn")
-    return changed(posting, state=PostingState.WITHDRAWN)
+    return with_changes(posting, state=PostingState.WITHDRAWN)
 
 
-def expired(posting: Posting, now: Micros) -> Posting:
+def expire_if_due(posting: Posting, now: Micros) -> Posting:
     """The posting, expired if its deadline has passed."""
     over = posting.state is PostingState.OPEN and posting.expires_us <= now
-    return changed(posting, state=PostingState.EXPIRED) if over else posting
+    return with_changes(posting, state=PostingState.EXPIRED) if over else posting
 
 
 # ---- exchanges ---------------------------------------------------------------------------------------------------------
 
 
-def turned(exchange: Exchange, now: Micros) -> Booked:
+def advance_exchange(exchange: Exchange, now: Micros) -> Booked:
     """The exchange as it is now: opened, closed, or as it was. The part of a window in which no scheduler could open it was
     never given, and is not paid for."""
     due = exchange_due(exchange)
     if due is None or now < due:
         return Booked(exchange)
     if exchange.state is ExchangeState.ACTIVE:
-        return _over(exchange, now, 0)
+        return _end_exchange(exchange, now, 0)
     if exchange.lot.end_us <= now:
         return called_off(exchange, now)
-    return Booked(changed(exchange, state=ExchangeState.ACTIVE, opened_us=now))
+    return Booked(with_changes(exchange, state=ExchangeState.ACTIVE, opened_us=now))
 
 
 def called_off(exchange: Exchange, now: Micros) -> Booked:
@@ -86,17 +86,17 @@ def called_off(exchange: Exchange, now: Micros) -> Booked:
         return Booked(exchange)
     lot = exchange.lot
     if exchange.opened_us is None:
-        return _over(exchange, now, lot.end_us - lot.begin_us)
-    return _over(exchange, now, max(lot.end_us - max(now, lot.begin_us), 0))
+        return _end_exchange(exchange, now, lot.end_us - lot.begin_us)
+    return _end_exchange(exchange, now, max(lot.end_us - max(now, lot.begin_us), 0))
 
 
-def _over(exchange: Exchange, now: Micros, rest_us: Micros) -> Booked:
+def _end_exchange(exchange: Exchange, now: Micros, rest_us: Micros) -> Booked:
     """Ends an exchange. Pays back the price of the rest of the window, and of what had passed before it was opened."""
     begin, opened = exchange.lot.begin_us, exchange.opened_us
     missed = 0 if opened is None or opened - begin <= LATE_US else opened - begin
     back = exchange.price * (missed + rest_us) // (exchange.lot.end_us - begin)
-    over = changed(exchange, state=ExchangeState.RETURNED, returned_us=now)
-    return Booked(over, booked(exchange, Booking.RETURNED, -back, now))
+    over = with_changes(exchange, state=ExchangeState.RETURNED, returned_us=now)
+    return Booked(over, ledger_entries(exchange, Booking.RETURNED, -back, now))
 
 
 def return_asked(exchange: Exchange, vc: int, now: Micros) -> Booked:
@@ -104,11 +104,11 @@ def return_asked(exchange: Exchange, vc: int, now: Micros) -> Booked:
     if vc not in (exchange.giver, exchange.taker):
         raise FailedPrecondition("NOT_YOURS", f"exchange {exchange.id} is between others")
     if exchange.return_asked_by in (0, vc) or exchange.state is ExchangeState.RETURNED:
-        return Booked(changed(exchange, return_asked_by=exchange.return_asked_by or vc))
+        return Booked(with_changes(exchange, return_asked_by=exchange.return_asked_by or vc))
     return called_off(exchange, now)
 
 
-def booked(exchange: Exchange, what: Booking, device_us: int, now: Micros) -> tuple[LedgerEntry, ...]:
+def ledger_entries(exchange: Exchange, what: Booking, device_us: int, now: Micros) -> tuple[LedgerEntry, ...]:
     """The ledger entries that credit the giver with an amount, and debit the taker with the same."""
     sides = ((exchange.giver, device_us), (exchange.taker, -device_us))
     return tuple(LedgerEntry(vc, exchange.id, what, amount, now) for vc, amount in sides if amount)

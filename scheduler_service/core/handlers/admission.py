@@ -20,7 +20,7 @@ from scheduler_service.core.state.state import State
 def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
     """Raises an error that says why not. A job that may run as opportunistic only has to fit in some pool, all of it idle. As
     long as there are no nodes, no job is refused for its size."""
-    vc = _named(state, spec.vc)
+    vc = _find_vc(state, spec.vc)
     if not spec.alternatives:
         _check_configuration(state, pools, vc, spec, "")
         return
@@ -77,7 +77,7 @@ def _why_never(state: State, pools: Pools, vc: VirtualCluster, spec: JobSpec, po
     return why_never(wanted, shape, tuple(owned))
 
 
-def _named(state: State, name: str) -> VirtualCluster:
+def _find_vc(state: State, name: str) -> VirtualCluster:
     if name in state.vc_ids:
         return state.vcs.rows[state.vc_ids[name]]
     if not name:

@@ -13,7 +13,7 @@ import numpy as np
 
 from scheduler_service.core.model import JobSpec, ShareMode
 from scheduler_service.core.model.configurations import Configuration
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import UNSET, WHOLE, Vector, add, fits, times
@@ -46,7 +46,7 @@ def with_default_resources(state: State, spec: JobSpec) -> tuple[JobSpec, str]:
     if spec.alternatives:
         ways = enumerate(spec.in_each_configuration())
         left = tuple(number for number, one in ways if one.demand.memory_mib == UNSET and not one.gang)
-        filled = changed(filled, memory_left=left)
+        filled = with_changes(filled, memory_left=left)
     return filled, f"{', or '.join(dict.fromkeys(said))} by default"
 
 
@@ -59,7 +59,7 @@ def taken_from(known: JobSpec, asked: JobSpec) -> JobSpec:
             pairs = zip(_needs(one), _needs(theirs), strict=True)
             needs = [Vector(*(b if a == UNSET else a for a, b in zip(*pair, strict=True))) for pair in pairs]
             taken = _with_configuration(taken, number, _with_needs(one, needs))
-    return changed(taken, memory_left=known.memory_left)
+    return with_changes(taken, memory_left=known.memory_left)
 
 
 def _is_set(demand: Vector) -> bool:
@@ -73,12 +73,12 @@ def _needs(one: JobSpec) -> list[Vector]:
 
 def _with_needs(one: JobSpec, needs: Sequence[Vector]) -> JobSpec:
     if not one.gang:
-        return changed(one, demand=needs[0])
+        return with_changes(one, demand=needs[0])
     gang = tuple(group._replace(demand=need) for group, need in zip(one.gang, needs, strict=True))
     demand = Vector()
     for group in gang:
         demand = add(demand, times(group.demand, group.size))
-    return changed(one, gang=gang, demand=demand)
+    return with_changes(one, gang=gang, demand=demand)
 
 
 def _describe(need: Vector) -> str:
@@ -88,10 +88,10 @@ def _describe(need: Vector) -> str:
 
 def _with_configuration(spec: JobSpec, number: int, one: JobSpec) -> JobSpec:
     if number == 0:
-        return changed(spec, demand=one.demand, gang=one.gang)
+        return with_changes(spec, demand=one.demand, gang=one.gang)
     others: list[Configuration] = list(spec.alternatives)
     others[number - 1] = others[number - 1]._replace(demand=one.demand, gang=one.gang)
-    return changed(spec, alternatives=tuple(others))
+    return with_changes(spec, alternatives=tuple(others))
 
 
 def _fill(state: State, one: JobSpec) -> Fill:
@@ -132,7 +132,7 @@ def _smallest_share(state: State, one: JobSpec) -> Vector | None:
 
 
 def _shares_of_nodes(state: State, one: JobSpec, least: Vector) -> Iterable[Vector]:
-    room, among = state.free_resources, state.among(one)
+    room, among = state.free_resources, state.suitable_for(one)
     capacities: Iterable[Vector] = room.shapes()
     if among is not None:
         capacities = (Vector(*column) for column in np.unique(room.capacities(among), axis=1).T.tolist())

@@ -10,8 +10,8 @@ from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, Not
 from scheduler_service.core.exchange.book import accept
 from scheduler_service.core.exchange.ownership import agree, board_of, book, call_off, least_owned, turn_windows, why_not_owned
 from scheduler_service.core.exchange.quota_timeline import from_now
-from scheduler_service.core.exchange.transitions import expired, posted, return_asked, withdrawn
-from scheduler_service.core.handlers.virtual_clusters import level_named, named, pools_of
+from scheduler_service.core.exchange.transitions import expire_if_due, prepare_posting, return_asked, withdrawn
+from scheduler_service.core.handlers.virtual_clusters import find_vc, level_named, pools_of
 from scheduler_service.core.messages import (
     AcceptRequested,
     Cells,
@@ -24,9 +24,9 @@ from scheduler_service.core.messages import (
     Withdraw,
     WithdrawRequested,
 )
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.exchange import Exchange, ExchangeState, Lot, Posting, PostingKind
-from scheduler_service.core.model.tenants.idle_history import IdleCells, noted
+from scheduler_service.core.model.tenants.idle_history import IdleCells, with_idle_count
 from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.queue_keys import Deadline, ExchangeDeadline
@@ -44,12 +44,12 @@ Those of its proxy do not count: they are no more than it has cells."""
 
 def post_requested(state: State, event: PostRequested, now: Micros) -> PostingChanged:
     """Puts an offer or a request on the board. No virtual cluster offers more than it owns at any time of the window."""
-    pools, vc = pools_of(state), named(state, event.vc)
+    pools, vc = pools_of(state), find_vc(state, event.vc)
     known = state.exchange_index.posted.get((vc.id, event.request_id))
     if known is not None:
         check_same_post(state.postings.rows[known], event)
         return PostingChanged(known)
-    posting = posted(
+    posting = prepare_posting(
         Posting(
             id=state.cluster.next_posting,
             kind=event.kind,
@@ -82,14 +82,14 @@ def withdraw_requested(state: State, event: WithdrawRequested, _now: Micros) -> 
             f"posting {event.posting} is not on the board: it was met, was withdrawn or has expired",
             posting_id=str(event.posting),
         )
-    if event.vc and named(state, event.vc).id != posting.vc:
+    if event.vc and find_vc(state, event.vc).id != posting.vc:
         raise FailedPrecondition("NOT_YOURS", f"posting {posting.id} is another virtual cluster's", posting_id=str(posting.id))
     state.put(state.postings, posting.id, withdrawn(posting))
     return PostingChanged(posting.id)
 
 
 def _put_new(state: State, posting: Posting) -> None:
-    state.put(state.cluster_table, 0, changed(state.cluster, next_posting=posting.id + 1))
+    state.put(state.cluster_table, 0, with_changes(state.cluster, next_posting=posting.id + 1))
     state.put(state.postings, posting.id, posting)
 
 
@@ -114,7 +114,7 @@ def check_same_post(known: Posting, event: PostRequested) -> None:
     asked = (event.cells,) if event.swap is None else (event.cells, event.swap)
     same = len(lots) == len(asked) and all(map(_asked_for, lots, asked))
     if not same or (known.kind, known.bid, known.expires_us) != (event.kind, event.bid, expires):
-        raise _reused(event.request_id, f"{known.kind.name.lower()} {known.id}")
+        raise _request_id_reused(event.request_id, f"{known.kind.name.lower()} {known.id}")
 
 
 def _asked_for(lot: Lot, cells: Cells) -> bool:
@@ -122,7 +122,7 @@ def _asked_for(lot: Lot, cells: Cells) -> bool:
     return (lot.pool, lot.level, lot.count, lot.begin_us, lot.end_us) == (cells.pool, cells.level, cells.count, *window)
 
 
-def _reused(request_id: str, what: str) -> AlreadyExists:
+def _request_id_reused(request_id: str, what: str) -> AlreadyExists:
     return AlreadyExists(
         "REQUEST_ID_REUSED",
         f"request_id {request_id!r} was already used for {what}, which is something else; take a new request_id for a new one",
@@ -160,7 +160,7 @@ def _check_few(state: State, vc: VirtualCluster) -> None:
 def accept_requested(state: State, event: AcceptRequested, now: Micros) -> Exchanged:
     """Takes an offer for a tenant, all of it that is left or a part, or gives what another requests."""
     pools_of(state)
-    vc = named(state, event.vc)
+    vc = find_vc(state, event.vc)
     known = state.exchange_index.accepted.get((vc.id, event.request_id))
     if known is not None:
         check_same_deal(state.exchanges.rows[known], event)
@@ -179,7 +179,7 @@ def check_same_deal(known: Exchange, event: AcceptRequested) -> None:
     lot = known.lot
     part = event.count or lot.count, event.begin_us or lot.begin_us, event.end_us or lot.end_us
     if event.posting not in (known.offer, known.request) or part != (lot.count, lot.begin_us, lot.end_us):
-        raise _reused(event.request_id, f"exchange {known.id}")
+        raise _request_id_reused(event.request_id, f"exchange {known.id}")
 
 
 def _part(posting: Posting | None, event: AcceptRequested, now: Micros) -> Lot | None:
@@ -188,7 +188,7 @@ def _part(posting: Posting | None, event: AcceptRequested, now: Micros) -> Lot |
         return None
     lot = from_now(posting.lot, now)
     begin, end = event.begin_us or lot.begin_us, event.end_us or lot.end_us
-    return changed(lot, count=event.count or lot.count, begin_us=begin, end_us=end)
+    return with_changes(lot, count=event.count or lot.count, begin_us=begin, end_us=end)
 
 
 def return_requested(state: State, event: ReturnRequested, now: Micros) -> Exchanged:
@@ -205,7 +205,7 @@ def return_requested(state: State, event: ReturnRequested, now: Micros) -> Excha
     if not event.vc:
         call_off(state, exchange, now, why)
         return Exchanged((exchange.id,))
-    after = return_asked(exchange, named(state, event.vc).id, now)
+    after = return_asked(exchange, find_vc(state, event.vc).id, now)
     book(state, after)
     if after.exchange.state is ExchangeState.RETURNED:
         _check_not_given_on(state, exchange, now)
@@ -235,8 +235,8 @@ def exchange_overdue(state: State, now: Micros, kind: ExchangeDeadline, key: tup
             note_idle(state, NoteIdle(*key), now)
             state.pending.market = True  # they have been idle for long enough to be offered
         case Deadline.POSTING_EXPIRES | Deadline.POSTING_BEGINS:
-            posting = changed(state.postings.rows[key[0]], begins_us=None)
-            state.put(state.postings, posting.id, expired(posting, now))
+            posting = with_changes(state.postings.rows[key[0]], begins_us=None)
+            state.put(state.postings, posting.id, expire_if_due(posting, now))
         case _:
             assert_never(kind)
 
@@ -252,7 +252,7 @@ def note_idle(state: State, action: NoteIdle, now: Micros) -> None:
         state.put(state.idle, key, None)
         return
     known = state.idle.rows.get(key) or IdleCells(*key)
-    state.put(state.idle, key, noted(known, idle_cells(pools, key), now, row.policy.proxy_after_us))
+    state.put(state.idle, key, with_idle_count(known, idle_cells(pools, key), now, row.policy.proxy_after_us))
 
 
 def offer_idle(state: State, action: OfferIdle, now: Micros) -> None:
@@ -263,7 +263,7 @@ def offer_idle(state: State, action: OfferIdle, now: Micros) -> None:
     require(owned >= lot.count, f"virtual cluster {vc.name} does not own that throughout")
     cluster = state.cluster
     posting = Posting(cluster.next_posting, PostingKind.OFFER, vc.id, lot, now, lot.end_us, by_proxy=True)
-    _put_new(state, posted(posting))
+    _put_new(state, prepare_posting(posting))
 
 
 def withdraw(state: State, action: Withdraw, _now: Micros) -> None:

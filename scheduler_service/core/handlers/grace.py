@@ -7,7 +7,7 @@ site's limit, for every stop from then on, also for that of the run that asks. T
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.messages import GraceWanted, StepTooLong
 from scheduler_service.core.model import EventKind, Job, JobSpec
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -24,7 +24,7 @@ def grace_wanted(state: State, event: GraceWanted, now: Micros) -> None:
     job, run = state.jobs.rows.get(event.key.job_id), state.runs.rows.get(event.key)
     if job is None or run is None or state.nodes.rows[run.node].name != event.node or not is_more(job, event.grace_us):
         return
-    job = changed(job, grace_wanted_us=event.grace_us)
+    job = with_changes(job, grace_wanted_us=event.grace_us)
     kind = EventKind.GRACE_TOO_SHORT
     most, has = state.settings.grace_limit_us, seconds(job.spec.grace_us)
     if not job.grace_follows:
@@ -66,7 +66,7 @@ def changed_by_user(state: State, job: Job, grace_us: Micros | None, follows: bo
     said = f"grace period {seconds(job.spec.grace_us)} -> {seconds(grace_us)}" + (
         ", which follows from its saves" if follows else ""
     )
-    return changed(job if grace_us == job.spec.grace_us else job.with_grace(grace_us), grace_follows=follows), said
+    return with_changes(job if grace_us == job.spec.grace_us else job.with_grace(grace_us), grace_follows=follows), said
 
 
 def check_time_to_save(spec: JobSpec, grace_us: Micros) -> None:

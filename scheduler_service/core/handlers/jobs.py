@@ -23,7 +23,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import EventKind, Job, JobState, OperationKind, OperationPhase, Reason, RunPhase, StopReason
 from scheduler_service.core.model.launch_time import limit_at
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations import moving_parked, parking, resuming
 from scheduler_service.core.state.queue_keys import ACTIVE, PAUSES, startable
@@ -55,10 +55,12 @@ def cancel_requested(state: State, event: CancelRequested, now: Micros) -> Accep
     if job.cancel_requested:
         return Accepted(job.id)
     log_event(state, now, job.id, EventKind.CANCEL_REQUESTED, run=job.run)
-    job = changed(job, cancel_requested=True)
+    job = with_changes(job, cancel_requested=True)
     if job.elements is not None and job.elements.live:
         drop_earmarks(state, now, job.id, "the array is cancelled")
-        state.put(state.jobs, job.id, changed(job, state=JobState.STOPPING, reason=Reason.CANCELLED, cause_job=0, detail=""))
+        state.put(
+            state.jobs, job.id, with_changes(job, state=JobState.STOPPING, reason=Reason.CANCELLED, cause_job=0, detail="")
+        )
         for element in sorted(state.elements_of.get(job.id, ())):
             cancel_requested(state, CancelRequested(element), now)
     elif job.state in ACTIVE or job.id in state.active:
@@ -128,10 +130,10 @@ def resume_requested(state: State, event: ResumeRequested, now: Micros) -> Accep
         if is_over(job):
             raise refusal(job, "resumed", "its time limit is over: give it a longer one first")
         log_event(state, now, job.id, EventKind.RESUMED, run=job.run)
-        requeue(state, now, changed(job, suspend_requested=False), Reason.RESUMED)
+        requeue(state, now, with_changes(job, suspend_requested=False), Reason.RESUMED)
     elif job.suspend_requested:
         log_event(state, now, job.id, EventKind.RESUMED, run=job.run)
-        state.put(state.jobs, job.id, changed(job, suspend_requested=False))
+        state.put(state.jobs, job.id, with_changes(job, suspend_requested=False))
     elif not (job.requeued or leaves(state, job, StopReason.SUSPENDED) or _was_parked(state, job)):
         raise refusal(job, "resumed", "only a suspended job can")  # the others may be the repetition of a call that did it
     return Accepted(job.id)
@@ -154,7 +156,7 @@ def hold_requested(state: State, event: HoldRequested, now: Micros) -> Accepted:
         raise refusal(job, "held", instead)
     log_event(state, now, job.id, EventKind.HELD, run=job.run)
     drop_earmarks(state, now, job.id, "the job is held")
-    state.put(state.jobs, job.id, changed(job, held=True, reason=Reason.HELD, detail="", cause_job=0))
+    state.put(state.jobs, job.id, with_changes(job, held=True, reason=Reason.HELD, detail="", cause_job=0))
     return Accepted(job.id)
 
 
@@ -164,7 +166,7 @@ def release_requested(state: State, event: ReleaseRequested, now: Micros) -> Acc
         return Accepted(job.id)
     log_event(state, now, job.id, EventKind.RELEASED, run=job.run)
     still = _waits_still(job) if job.state is JobState.QUEUED else {}
-    state.put(state.jobs, job.id, changed(job, held=False, set_aside="", **still))
+    state.put(state.jobs, job.id, with_changes(job, held=False, set_aside="", **still))
     return Accepted(job.id)
 
 
@@ -183,7 +185,7 @@ def requeue_requested(state: State, event: RequeueRequested, now: Micros) -> Acc
         return Accepted(job.id)  # that one has left already
     if job.state is JobState.QUEUED and job.eligible_us is not None:  # "try again now"
         log_event(state, now, job.id, EventKind.REQUEUE_REQUESTED, run=job.run, text="the pause before its retry is over")
-        state.put(state.jobs, job.id, changed(job, eligible_us=None))
+        state.put(state.jobs, job.id, with_changes(job, eligible_us=None))
         return Accepted(job.id)
     if job.state is JobState.QUEUED and job.requeued:
         return Accepted(job.id)
@@ -219,7 +221,7 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
         raise refusal(job, "given another time limit", "the one that it has is over, and it leaves")
     if event.priority is not None and event.priority != job.priority:
         said.append(f"priority {job.priority} -> {event.priority}")
-        job = changed(job, priority=event.priority)
+        job = with_changes(job, priority=event.priority)
     if event.time_limit_us is not None and event.time_limit_us != job.time_limit_us:
         check_limit(state.settings, job.spec.job_class, event.time_limit_us)
         said.append(f"time limit {_limit(job.time_limit_us)} -> {_limit(event.time_limit_us)}")
@@ -228,7 +230,7 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
     said += [changed_grace] if changed_grace else []
     if event.skip_steps is not None and event.skip_steps != job.skip_steps:
         said.append(f"its next launch skips the steps up to {event.skip_steps}" if event.skip_steps else "no step is skipped")
-        job = changed(job, skip_steps=event.skip_steps)
+        job = with_changes(job, skip_steps=event.skip_steps)
     job, changed_share = share_mode.changed_by_user(state, job, event.share)
     said += [changed_share] if changed_share else []
     if event.dependencies is not None:
@@ -238,7 +240,7 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
         _check_no_cycle(state, job, [d.job_id for d in waiting])
         if waiting != job.waits_for:
             said.append("dependencies " + (", ".join(f"{d.kind.name.lower()} {d.job_id}" for d in waiting) or "none"))
-            job = changed(job, waits_for=waiting, **({} if job.held else waits(waiting)))
+            job = with_changes(job, waits_for=waiting, **({} if job.held else waits(waiting)))
             if waiting:
                 drop_earmarks(state, now, job.id, "the job waits for others")
     if said:
@@ -260,10 +262,10 @@ def _limit(limit_us: Micros) -> str:
 
 def _with_limit(state: State, job: Job, limit_us: Micros) -> Job:
     """The job with a new limit. If it runs, that counts from the start of its launch, and ends it at once if it has passed."""
-    job, runs = changed(job, time_limit_us=limit_us, limit_us=None), state.runs_of(job.id)
+    job, runs = with_changes(job, time_limit_us=limit_us, limit_us=None), state.runs_of(job.id)
     if not runs or leaves(state, job) or _is_parked(state, job):
         return job
-    return changed(job, limit_us=limit_at(job, runs, state.cluster.clock_us))
+    return with_changes(job, limit_us=limit_at(job, runs, state.cluster.clock_us))
 
 
 def _check_no_cycle(state: State, job: Job, dependencies: list[int]) -> None:

@@ -2,12 +2,12 @@
 
 from collections import Counter
 
-from scheduler_service.core.allocation.bindings import entitled
+from scheduler_service.core.allocation.bindings import is_entitled
 from scheduler_service.core.allocation.operations import targets as targets_of
 from scheduler_service.core.cells.closeness import closest_devices
 from scheduler_service.core.errors import FailedPrecondition, PlanRefused
 from scheduler_service.core.handlers.jobs import leaves, live, refusal
-from scheduler_service.core.lifecycle.node_health import named
+from scheduler_service.core.lifecycle.node_health import find_node
 from scheduler_service.core.messages import Accepted, MigrateRequested, Spot
 from scheduler_service.core.model import Job, Node
 from scheduler_service.core.model.values import Micros, Vector, mask_of
@@ -21,7 +21,7 @@ from scheduler_service.core.state.state import State
 def migrate_requested(state: State, event: MigrateRequested, now: Micros) -> Accepted:
     """Nothing changes if the job is on its way there, or is there already. Raises NotFound and FailedPrecondition."""
     job = live(state, event.job_id)
-    nodes = [named(state, name) for name in event.nodes]
+    nodes = [find_node(state, name) for name in event.nodes]
     tasks = job.launch_spec.tasks()
     if job.elements is not None:
         raise refusal(job, "migrated", "it is an array, whose elements are jobs: migrate those")
@@ -97,7 +97,7 @@ def _idle(
         # The node may have CPUs in the place of devices.
         device = state.devices.rows.get((node.id, index)) if idle >> index & 1 else None
         large = device is not None and device.memory_mib >= least
-        if large and (not guaranteed or entitled(state, job, node.id, 1 << index)):
+        if large and (not guaranteed or is_entitled(state, job, node.id, 1 << index)):
             usable |= 1 << index
     found = closest_devices(state.device_tree(node.id), usable, demand.devices)
     taken[node.id] |= mask_of(found)

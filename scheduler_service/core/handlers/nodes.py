@@ -4,10 +4,10 @@ from scheduler_service.core.allocation.operations import target_nodes
 from scheduler_service.core.allocation.overdue_stops import node_returned
 from scheduler_service.core.allocation.transitions import end_run, show
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.lifecycle.desired import desired, generation_of, unclaimed
+from scheduler_service.core.lifecycle.desired import desired_order, generation_of, order_for_unclaimed
 from scheduler_service.core.lifecycle.device_faults import take_faults
 from scheduler_service.core.lifecycle.ending import task_over
-from scheduler_service.core.lifecycle.node_health import drop_earmarks_on, named
+from scheduler_service.core.lifecycle.node_health import drop_earmarks_on, find_node
 from scheduler_service.core.messages import (
     FenceRequested,
     Joined,
@@ -31,7 +31,7 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.inventory import Device
 from scheduler_service.core.model.parking import Parking
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations import migrating
 from scheduler_service.core.state.state import State
@@ -48,7 +48,7 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
     node_id = state.node_ids.get(event.name, state.deleted_ids.get(event.name))
     if node_id is None:
         node_id = state.cluster.next_node
-        state.put(state.cluster_table, 0, changed(state.cluster, next_node=node_id + 1))
+        state.put(state.cluster_table, 0, with_changes(state.cluster, next_node=node_id + 1))
         node = Node(node_id, event.name, event.boot_id, NodeState.UP, event.inventory.capacity, event.inventory.levels, now)
     else:
         node = state.nodes.rows[node_id]
@@ -66,7 +66,7 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
     returned = node.state is NodeState.SILENT
     before, node = (
         node,
-        changed(
+        with_changes(
             node,
             boot_id=event.boot_id,
             state=NodeState.UP,
@@ -110,7 +110,7 @@ def node_silent(state: State, event: NodeSilent, now: Micros) -> None:
     node = state.nodes.rows[node_id]
     fell = node.state is not NodeState.SILENT
     if fell:
-        node = changed(node, state=NodeState.SILENT, since_us=now)
+        node = with_changes(node, state=NodeState.SILENT, since_us=now)
         state.put(state.nodes, node_id, node)
         drop_earmarks_on(state, node_id, now, "its node fell silent")
         migrating.node_lost(state, now, node_id, f"node {node.name} fell silent")
@@ -126,7 +126,7 @@ def node_silent(state: State, event: NodeSilent, now: Micros) -> None:
 def fence_requested(state: State, event: FenceRequested, now: Micros) -> NodeChanged:
     """Takes an operator's word that nothing runs on a silent node any more. If it comes back with runs all the same, they are
     killed as unclaimed."""
-    node = named(state, event.node)
+    node = find_node(state, event.node)
     if node.state is NodeState.UP:
         raise FailedPrecondition(
             "NODE_UP", f"node {node.name} is up: only a silent node can be declared dead; drain it instead", node=node.name
@@ -142,7 +142,7 @@ def node_delete_requested(state: State, event: NodeDeleteRequested, now: Micros)
     stays, as runs refer to it: if it comes back after all, it joins under the same number, and open."""
     if (deleted := state.deleted_ids.get(event.node)) is not None:
         return NodeChanged(deleted)  # a repeated request
-    node = named(state, event.node)
+    node = find_node(state, event.node)
     if node.state is NodeState.UP:
         raise FailedPrecondition(
             "NODE_UP", f"node {node.name} is up: stop its agent first, and wait until it is silent", node=node.name
@@ -155,7 +155,7 @@ def node_delete_requested(state: State, event: NodeDeleteRequested, now: Micros)
             node=node.name,
         )
     _drop_devices(state, node.id, 0)
-    row = changed(node, state=NodeState.DELETED, since_us=now, drained_us=None, drain_reason="", drain_user="", strikes=0)
+    row = with_changes(node, state=NodeState.DELETED, since_us=now, drained_us=None, drain_reason="", drain_user="", strikes=0)
     state.put(state.nodes, node.id, row)
     return NodeChanged(node.id)
 
@@ -165,7 +165,7 @@ def _ask_again(state: State) -> None:
     for job_id in sorted(state.beside[Reason.TOO_LARGE]):
         job = state.jobs.rows[job_id]
         if state.could_ever_take(job):
-            state.put(state.jobs, job_id, changed(job, reason=Reason.NONE, detail="", cause_job=0))
+            state.put(state.jobs, job_id, with_changes(job, reason=Reason.NONE, detail="", cause_job=0))
 
 
 def _show_runs(state: State, node: Node, kind: EventKind, now: Micros) -> None:
@@ -184,7 +184,7 @@ def _lose_run(state: State, run: Run, now: Micros, why: str) -> None:
 
 def _take_inventory(state: State, node_id: int, event: NodeSeen, now: Micros) -> None:
     """Brings the node's devices (indices 0, 1, ...) up to date. They may change only while nothing runs on the node."""
-    if not _changed(state, node_id, event):
+    if not _has_changed(state, node_id, event):
         return
     if state.runs_on.get(node_id):
         raise FailedPrecondition(
@@ -207,7 +207,7 @@ def _drop_devices(state: State, node_id: int, index: int) -> None:
         index += 1
 
 
-def _changed(state: State, node_id: int, event: NodeSeen) -> bool:
+def _has_changed(state: State, node_id: int, event: NodeSeen) -> bool:
     """Whether the inventory differs from the one in the state."""
     node = state.nodes.rows.get(node_id)
     inventory = event.inventory
@@ -233,9 +233,9 @@ def _standing_orders(state: State, node_id: int, known: dict[RunKey, KnownRun]) 
         run, job = state.runs.rows[key], state.jobs.rows[key.job_id]
         if key in known:
             run = _ahead_of(state, job, _parked_there(state, run, known[key]), known[key])
-        if (order := desired(job, run, state.share_groups.rows.get(run.group), target_nodes(state, run))) is not None:
+        if (order := desired_order(job, run, state.share_groups.rows.get(run.group), target_nodes(state, run))) is not None:
             orders.append(order)
-    orders += [unclaimed(node_id, run) for run in known.values() if run.key not in active and not run.phase.over]
+    orders += [order_for_unclaimed(node_id, run) for run in known.values() if run.key not in active and not run.phase.over]
     return tuple(orders)
 
 
@@ -243,7 +243,7 @@ def _parked_there(state: State, run: Run, known: KnownRun) -> Run:
     """The run, to be told to resume if its node has parked it and the state does not know: the database was restored from a
     backup."""
     if run.parking is None and run.phase is RunPhase.RUNNING and known.phase in (RunPhase.PARKING, RunPhase.PARKED):
-        run = changed(run, parking=Parking(0, underway=False))
+        run = with_changes(run, parking=Parking(0, underway=False))
         state.put(state.runs, run.key, run)
     return run
 
@@ -253,6 +253,6 @@ def _ahead_of(state: State, job: Job, run: Run, known: KnownRun) -> Run:
     changes that the node has heard of. Otherwise the node would take the next order for an old one."""
     behind = known.generation - generation_of(job, run)
     if behind > 0:
-        run = changed(run, generation=run.generation + behind + 1)
+        run = with_changes(run, generation=run.generation + behind + 1)
         state.put(state.runs, run.key, run)
     return run

@@ -2,7 +2,7 @@
 
 from scheduler_service.core.messages import PlanReady
 from scheduler_service.core.model.memo import ASKED, PLANNED
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 
@@ -12,4 +12,4 @@ def plan_ready(state: State, event: PlanReady, _now: Micros) -> None:
     at = event.policy, event.subject
     memo = state.memos.rows.get(at)
     if memo is not None and memo.value == (ASKED,):
-        state.put(state.memos, at, changed(memo, value=(PLANNED, *event.plan), due_us=None, due=True))
+        state.put(state.memos, at, with_changes(memo, value=(PLANNED, *event.plan), due_us=None, due=True))

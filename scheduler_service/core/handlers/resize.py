@@ -12,7 +12,7 @@ from scheduler_service.core.handlers.jobs import leaves, live, refusal
 from scheduler_service.core.handlers.submit import check_can_ever_run
 from scheduler_service.core.messages import Accepted, Resize, ResizeRequested
 from scheduler_service.core.model import EventKind, Job, JobState, Reason, StopReason
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.queue_keys import ACTIVE
 from scheduler_service.core.state.state import State
@@ -53,7 +53,7 @@ def _resize(state: State, job: Job, tasks: int, now: Micros, why: str = "", beyo
         raise refusal(job, "resized", "an operation on it is under way, such as a park: resume it first")
     if beyond and (job.state not in ACTIVE or state.pools is None):
         raise refusal(job, "resized", "only a running job of a virtual cluster has tasks beyond its guarantee")
-    wanted = job.spec.resized(tasks - beyond)
+    wanted = job.spec.with_tasks(tasks - beyond)
     if tasks - beyond != now_has or guaranteed_in_part(state.runs_of(job.id)):
         if state.pools is None:
             check_can_ever_run(state, wanted)
@@ -63,11 +63,11 @@ def _resize(state: State, job: Job, tasks: int, now: Micros, why: str = "", beyo
     log_event(state, now, job.id, EventKind.UPDATED, run=job.run, reason=Reason.RESIZED, text=text)
     if job.state not in ACTIVE:
         drop_earmarks(state, now, job.id, "the job is resized")
-        job = job.resized(tasks)
+        job = job.with_tasks(tasks)
         beside = job.reason in state.beside  # outside its queue, where it would not be looked at again
-        state.put(state.jobs, job.id, changed(job, reason=Reason.NONE, detail="", cause_job=0) if beside else job)
+        state.put(state.jobs, job.id, with_changes(job, reason=Reason.NONE, detail="", cause_job=0) if beside else job)
         return
-    job = changed(job, resize_to=0 if tasks == now_has else tasks, beyond=beyond)
+    job = with_changes(job, resize_to=0 if tasks == now_has else tasks, beyond=beyond)
     if leaves(state, job):
         state.put(state.jobs, job.id, job)
     else:

@@ -7,7 +7,7 @@ with no other has it alone immediately.
 from scheduler_service.core.allocation.share_groups import have_alone
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.model import Job, ShareMode
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.state.state import State
 
 
@@ -20,14 +20,14 @@ def changed_by_user(state: State, job: Job, mode: ShareMode | None) -> tuple[Job
     _check(job, mode)
     text = f"share {job.spec.share.name.lower()} -> {mode.name.lower()}"
     if mode is job.spec.share:
-        return changed(job, share_next=None), f"share {wanted.name.lower()} -> {mode.name.lower()}"
+        return with_changes(job, share_next=None), f"share {wanted.name.lower()} -> {mode.name.lower()}"
     if job.id not in state.active:
-        return changed(job, share_next=mode).with_share(), text
+        return with_changes(job, share_next=mode).with_share(), text
     if mode is ShareMode.EXCLUSIVE:
-        alone = changed(job, share_next=mode).with_share()
+        alone = with_changes(job, share_next=mode).with_share()
         if have_alone(state, alone):
             return alone, f"{text}, from now on"
-    return changed(job, share_next=mode), f"{text}, from its next launch on"
+    return with_changes(job, share_next=mode), f"{text}, from its next launch on"
 
 
 def _check(job: Job, mode: ShareMode) -> None:

@@ -2,7 +2,7 @@
 
 from scheduler_service.core.messages import NumbersLost
 from scheduler_service.core.model import Cluster
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 
@@ -13,7 +13,7 @@ operations; and of postings and exchanges, which tenants may have noted."""
 
 def skipping(cluster: Cluster) -> Cluster:
     """The cluster's row with the next numbers that are safe to give."""
-    return changed(
+    return with_changes(
         cluster,
         next_job=cluster.next_job + SKIPPED,
         next_posting=cluster.next_posting + SKIPPED,

@@ -9,7 +9,7 @@ from scheduler_service.core.handlers.default_resources import names_all, taken_f
 from scheduler_service.core.handlers.virtual_clusters import pools_of
 from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.model import Dependency, Elements, EventKind, Job, JobSpec, JobState
-from scheduler_service.core.model.rows import changed, made
+from scheduler_service.core.model.rows import make_row, with_changes
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.core.operations.history import known_from_history
 from scheduler_service.core.state.resources import suitable_nodes
@@ -19,7 +19,7 @@ from scheduler_service.core.state.story import log_event
 _SUBMITTED = EventKind.SUBMITTED
 
 
-def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
+def submit_requested(state: State, event: Submitted, now: Micros) -> Accepted:
     spec = event.spec
     if event.request_id and (known := state.requests.get((event.user, event.request_id))) is not None:
         check_same_request(state.jobs.rows[known], event)
@@ -36,7 +36,7 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
     limit_us = limit_of_new_job(state.settings, spec.job_class, spec.time_limit_us)
     waiting = still_awaited(state, spec.dependencies, event.ends)
     cluster = state.cluster
-    job = made(
+    job = make_row(
         Job,
         id=cluster.next_job,
         spec=spec,
@@ -50,10 +50,10 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
         grace_follows=not event.grace_given,
     )
     if waiting:
-        job = changed(job, **waits(waiting))
+        job = with_changes(job, **waits(waiting))
     if state.settings.history_rows:
         job = known_from_history(state, job)
-    state.put(state.cluster_table, 0, changed(cluster, next_job=job.id + 1))
+    state.put(state.cluster_table, 0, with_changes(cluster, next_job=job.id + 1))
     state.put(state.jobs, job.id, job)
     limit = f"time limit {limit_us / SECOND:g} s, the site's default" if limit_us != spec.time_limit_us else ""
     log_event(state, now, job.id, _SUBMITTED, text="; ".join(filter(None, (said, limit))))
@@ -63,10 +63,10 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
 def check_same_request(known: Job, event: Submitted) -> None:
     """Raises AlreadyExists unless the request_id came with the same spec as at first. A script that is run again from another
     shell inherits another environment, and still means the same job."""
-    asked = changed(event.spec, inherited=known.spec.inherited)
+    asked = with_changes(event.spec, inherited=known.spec.inherited)
     first = known.as_submitted()
     if not event.grace_given:
-        asked = changed(asked, grace_us=first.grace_us)
+        asked = with_changes(asked, grace_us=first.grace_us)
     if not names_all(asked):
         asked = taken_from(first, asked)
     if first != asked:
@@ -99,7 +99,7 @@ def check_can_ever_run(state: State, spec: JobSpec) -> None:
 
 def _check_nodes(state: State, spec: JobSpec, where: str) -> None:
     _check_named(state, spec, where)
-    among, asks, room = state.among(spec), suitable_nodes.asked(spec), state.free_resources
+    among, asks, room = state.suitable_for(spec), suitable_nodes.node_requirements(spec), state.free_resources
     kind = "node of this cluster" if asks is None else f"node that {suitable_nodes.describe(asks)}"
     if among is not None and not among.bits:
         raise FailedPrecondition("NO_SUITABLE_NODE", f"{where}there is no {kind}; see `ebb node list` for what there is")

@@ -8,7 +8,7 @@ from typing import Any
 from scheduler_service.core.allocation.bindings import bindings_of, give_back_unused
 from scheduler_service.core.allocation.guarantee_loss import evacuate, forget_lost, shrink, strand
 from scheduler_service.core.allocation.quota_shortfall import make_room
-from scheduler_service.core.cells.pool_queries import is_unbound, overlap, without
+from scheduler_service.core.cells.pool_queries import free_cells_with_pins, is_unbound, overlap
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.promises import feasible
 from scheduler_service.core.cells.shape import level_of
@@ -16,7 +16,7 @@ from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, Not
 from scheduler_service.core.exchange.ownership import call_off_excess, leave_market
 from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequested
 from scheduler_service.core.model import RunKey
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.virtual_clusters import Binding, Owner, Quota, VirtualCluster
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
@@ -29,16 +29,16 @@ def vc_requested(state: State, event: VcRequested, now: Micros) -> VcChanged:
     known = state.vc_ids.get(event.name)
     if event.create and known is not None:
         raise AlreadyExists("VC_EXISTS", f"there is a virtual cluster {event.name} already; update it instead", vc=event.name)
-    old = VirtualCluster(state.cluster.next_vc, event.name) if event.create else named(state, event.name)
+    old = VirtualCluster(state.cluster.next_vc, event.name) if event.create else find_vc(state, event.name)
     given: dict[str, Any] = {"quotas": event.quotas, "pins": event.pins, "weight": event.weight, "policy": event.policy}
-    new: VirtualCluster = changed(old, **{name: value for name, value in given.items() if value is not None})
-    new = changed(new, quotas=_together(new.quotas))
+    new: VirtualCluster = with_changes(old, **{name: value for name, value in given.items() if value is not None})
+    new = with_changes(new, quotas=_merge_quotas(new.quotas))
     _check_pins(state, pools, old, new)
     _check_quotas(state, pools, new)
     if event.create:
         cluster = state.cluster
-        state.put(state.cluster_table, 0, changed(cluster, next_vc=new.id + 1))
-    missing, guaranteed = {name: pool.shortfall() for name, pool in pools.pools.items()}, _guaranteed(state)
+        state.put(state.cluster_table, 0, with_changes(cluster, next_vc=new.id + 1))
+    missing, guaranteed = {name: pool.shortfall() for name, pool in pools.pools.items()}, _guaranteed_runs(state)
     state.put(state.vcs, new.id, new)
     stranded = not event.create and forget_lost(state, pools, new)
     _pin(state, old, new, now)
@@ -49,17 +49,17 @@ def vc_requested(state: State, event: VcRequested, now: Micros) -> VcChanged:
     shrink(state, pools, new.id, f"virtual cluster {new.name} owns fewer cells now", now)
     for name in sorted(missing):
         make_room(state, pools, name, missing[name], f"virtual cluster {new.name} owns other cells now", now)
-    return VcChanged(new.id, tuple(sorted(guaranteed - _guaranteed(state))))
+    return VcChanged(new.id, tuple(sorted(guaranteed - _guaranteed_runs(state))))
 
 
-def _guaranteed(state: State) -> set[RunKey]:
+def _guaranteed_runs(state: State) -> set[RunKey]:
     return {key for keys in state.guaranteed_runs.values() for key in keys}
 
 
 def vc_delete_requested(state: State, event: VcDeleteRequested, now: Micros) -> VcChanged:
     """Deletes a virtual cluster, if it has no live jobs. What it gave and took in exchange goes back."""
     pools_of(state)
-    row = named(state, event.name)
+    row = find_vc(state, event.name)
     live = sorted(job.id for job in state.jobs.rows.values() if job.spec.vc == row.name)
     if live:
         raise FailedPrecondition(
@@ -74,7 +74,7 @@ def vc_delete_requested(state: State, event: VcDeleteRequested, now: Micros) -> 
     return VcChanged(row.id)
 
 
-def named(state: State, name: str) -> VirtualCluster:
+def find_vc(state: State, name: str) -> VirtualCluster:
     vc = state.vc_ids.get(name)
     if vc is None:
         raise no_such_vc(name, state.vc_ids)
@@ -88,7 +88,7 @@ def pools_of(state: State) -> Pools:
     return state.pools
 
 
-def _together(quotas: Iterable[Quota]) -> tuple[Quota, ...]:
+def _merge_quotas(quotas: Iterable[Quota]) -> tuple[Quota, ...]:
     """One quota for each level of each pool, in order; empty ones are left out."""
     counts: Counter[tuple[str, str]] = Counter()
     for quota in quotas:
@@ -167,7 +167,7 @@ def _check_quotas(state: State, pools: Pools, row: VirtualCluster) -> None:
                 pinned[pin.pool].append((level_named(pools, pin.pool, pin.level), pin.cell))
     for name in sorted({quota.pool for quota in row.quotas} | {pin.pool for pin in row.pins}):
         pool = pools.pools[name]
-        short = feasible(without(pool.shape, pools.tops(name), pinned[name]), pool.shape, asked[name])
+        short = feasible(free_cells_with_pins(pool.shape, pools.tops(name), pinned[name]), pool.shape, asked[name])
         if short is not None:
             raise FailedPrecondition(
                 "INFEASIBLE_QUOTAS",

@@ -25,7 +25,7 @@ from scheduler_service.core.model import Job, Run, RunPhase, ShareMode, StopReas
 from scheduler_service.core.model.sharing import ShareGroup
 
 
-def desired(job: Job, run: Run, group: ShareGroup | None = None, target_nodes: tuple[int, ...] = ()) -> Order | None:
+def desired_order(job: Job, run: Run, group: ShareGroup | None = None, target_nodes: tuple[int, ...] = ()) -> Order | None:
     """The order for the run's node; None if the node has nothing to hear. `group`: the share group that the run is in.
     `target_nodes`: the node of each task in the launch of a WARMING run."""
     match run.phase:
@@ -72,7 +72,7 @@ def not_needed(run: Run) -> Order:
     return Order(run.node, run.key, run.generation + 2, Stopped(0, StopReason.UNCLAIMED))
 
 
-def unclaimed(node: int, known: KnownRun) -> Order:
+def order_for_unclaimed(node: int, known: KnownRun) -> Order:
     """The order for a run that its node has and the state does not: it was lost, and its job may run elsewhere.
 
     It has no grace period: what it saved now could take the place of what its job has saved elsewhere since. No row counts

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.lifecycle.node_health import drop_earmarks_on, named
+from scheduler_service.core.lifecycle.node_health import drop_earmarks_on, find_node
 from scheduler_service.core.messages import FaultsSeen, NodeChanged
 from scheduler_service.core.model import EventKind, Node, Run
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
 
 def faults_seen(state: State, event: FaultsSeen, now: Micros) -> NodeChanged:
-    node = named(state, event.name)
+    node = find_node(state, event.name)
     if node.boot_id == event.boot_id:  # else it has connected again since, and has reported its faults
         unknown = [index for index, _ in event.faults if (node.id, index) not in state.devices.rows]
         if unknown:
@@ -36,7 +36,7 @@ def take_faults(state: State, now: Micros, node: Node, faults: Mapping[int, str]
         device, why = state.devices.rows[(node.id, index)], faults.get(index, "")
         if device.fault == why:
             continue
-        state.put(state.devices, (node.id, index), changed(device, fault=why))
+        state.put(state.devices, (node.id, index), with_changes(device, fault=why))
         if not why or device.fault:
             continue
         for run in state.holders(node.id, index):

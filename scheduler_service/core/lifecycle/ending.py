@@ -13,7 +13,7 @@ from scheduler_service.core.lifecycle.gangs import all_started
 from scheduler_service.core.lifecycle.node_health import praise, strike
 from scheduler_service.core.model import EventKind, Job, JobState, Reason, Run, StopReason
 from scheduler_service.core.model.launch_time import parked_us, waited_us
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.saves import SaveOutcome, with_task
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.operations import history, migrating, parking, samples
@@ -52,7 +52,7 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         parking.task_over(state, now, job.id)
     codes: dict[str, Any] = {"exit_code": run.exit_code, "exit_signal": run.exit_signal}
     if state.operation_of and how not in (None, Reason.CHECKPOINT_AWAY) and migrating.did_not_start(state, run):
-        how, detail = Reason.MIGRATED, _joined("it did not begin at its destination", describe(run, how), detail)
+        how, detail = Reason.MIGRATED, _join_sentences("it did not begin at its destination", describe(run, how), detail)
     if how is None and job.launch_spec.gang and not job.rendezvous and run.stop_reason is None:
         how, detail = Reason.LAUNCH_FAILED, "a task was over before its gang began"
     if how is not None:
@@ -69,10 +69,10 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         facts |= {"limit_us": None, "start_by_us": None}  # so are its limits
         if began is not None and ended is not None:
             facts |= _ran(job, ended - began - parked_us(run, ended) - waited_us(run, ended))
-        _conclude(state, now, changed(job, **facts), run, detail, checkpoint)
+        _conclude(state, now, with_changes(job, **facts), run, detail, checkpoint)
         return
-    job = changed(job, **facts)
-    text = _joined(f"task {run.task} {describe(run, how)}", detail if how is None else "", checkpoint)
+    job = with_changes(job, **facts)
+    text = _join_sentences(f"task {run.task} {describe(run, how)}", detail if how is None else "", checkpoint)
     log_event(state, now, job.id, EventKind.TASK_ENDED, run=run.run, node=run.node, text=text, **codes)
     if job.verdict is not Reason.NONE and not any_task(state, job.id).phase.exits_soon:
         stop_job(state, now, job, StopReason.GANG, Reason.TASK_FAILED)
@@ -81,7 +81,7 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         if job.id in state.operation_of and migrating.migration_of(state, job.id) is None:
             parking.task_over(state, now, job.id)
         if state.vacating_of:
-            vacating.started(state, now, job.id)
+            vacating.end_if_started(state, now, job.id)
 
 
 def _ran(job: Job, longer: Micros) -> dict[str, Any]:
@@ -114,35 +114,35 @@ def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str, check
         migrating.concludes(state, now, job, last, stopped)
     if state.vacating_of:
         took = vacating.launch_over(state, now, job, goes_on=not (job.cancel_requested or job.suspend_requested))
-        checkpoint = _joined(checkpoint, took)
+        checkpoint = _join_sentences(checkpoint, took)
     if job.sampling is not None:
-        sampled, job = job, changed(job, sampling=None)
+        sampled, job = job, with_changes(job, sampling=None)
         if job.verdict in _FAILURES and not job.cancel_requested and _sample_failed(state, now, sampled, last):
             return
     if job.spec.memory_left:
         job, said = with_sampled_memory(job)
-        checkpoint = _joined(checkpoint, said)
+        checkpoint = _join_sentences(checkpoint, said)
     if job.verdict is _NONE and not (job.left or job.cancel_requested):  # nearly always
-        _succeeded(state, now, job, last, detail)
+        _end_succeeded(state, now, job, last, detail)
     elif job.cancel_requested:
         end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED, node=last.node)
     elif job.verdict is Reason.OUT_OF_MEMORY and (default := with_default_memory(job)) is not None:
-        _again(state, now, _blaming_no_node(default), last, Reason.RETRYING, detail=_more_than_sampled(default))
+        _queue_again(state, now, _blaming_no_node(default), last, Reason.RETRYING, detail=_more_than_sampled(default))
     elif job.verdict in _FAILURES or (job.verdict is Reason.DEVICE_FAULT and _is_to_blame(state, job)):
-        _failed(state, now, job, last)
+        _end_or_retry_failed(state, now, job, last)
     elif job.verdict is Reason.YIELDED:
         text = "it saved its work and left, though Ebb had not asked it to"
         pause = state.settings.retry_pause_us
         short = last.started_us is None or now - last.started_us < pause  # else it would start and leave without end
-        _again(state, now, job, last, Reason.YIELDED, detail=text, eligible_us=now + pause if short else None)
+        _queue_again(state, now, job, last, Reason.YIELDED, detail=text, eligible_us=now + pause if short else None)
     elif job.verdict is Reason.CHECKPOINT_AWAY:
-        _again(state, now, job, last, job.verdict, detail=job.detail, eligible_us=now + state.settings.retry_pause_us)
+        _queue_again(state, now, job, last, job.verdict, detail=job.detail, eligible_us=now + state.settings.retry_pause_us)
     elif job.verdict is not Reason.NONE:  # its node was lost, or the gang did not come together
-        _again(state, now, job, last, job.verdict, detail=job.detail)
+        _queue_again(state, now, job, last, job.verdict, detail=job.detail)
     elif job.suspend_requested:
-        _suspended(state, now, job, last, checkpoint)
+        _suspend(state, now, job, last, checkpoint)
     elif last.stop_reason is StopReason.TIME_LIMIT or is_over(job):
-        time_out(state, now, job, last.node, _joined(_not_saved(job, last), checkpoint))
+        time_out(state, now, job, last.node, _join_sentences(_not_saved(job, last), checkpoint))
     elif last.stop_reason is StopReason.SUSPENDED:  # and resumed since
         _tell_left(state, now, job, last, checkpoint)
         requeue(state, now, with_target(job), Reason.RESUMED, node=last.node)
@@ -160,24 +160,24 @@ def _sample_failed(state: State, now: Micros, job: Job, last: Run) -> bool:
     if job.verdict is Reason.EXIT_UNKNOWN:
         return False
     text = describe(last, job.verdict) + (f"; {job.detail}" if job.detail else "")
-    without = samples.failed(job, text)
+    without = samples.without_failed_configuration(job, text)
     if without is None:
         return False
     log_event(state, now, job.id, EventKind.SAMPLED, run=last.run, node=last.node, text=samples.describe(without.estimates[-1]))
     # No node is to blame for a configuration that cannot work.
-    _again(state, now, changed(_blaming_no_node(without), sampling=None), last, Reason.SAMPLED, detail=text)
+    _queue_again(state, now, with_changes(_blaming_no_node(without), sampling=None), last, Reason.SAMPLED, detail=text)
     return True
 
 
 def _blaming_no_node(job: Job) -> Job:
     """The job as if its last launch had not failed where it did."""
-    return changed(job, failed_on=tuple(node for node in job.failed_on if node not in job.avoid), avoid=())
+    return with_changes(job, failed_on=tuple(node for node in job.failed_on if node not in job.avoid), avoid=())
 
 
-def _again(state: State, now: Micros, job: Job, last: Run, reason: Reason, **facts: Any) -> None:
+def _queue_again(state: State, now: Micros, job: Job, last: Run, reason: Reason, **facts: Any) -> None:
     """Queues the job, unless a user wanted it suspended before it failed, or it would have no time to run."""
     if job.suspend_requested:
-        _suspended(state, now, job, last)
+        _suspend(state, now, job, last)
     elif is_over(job):
         time_out(state, now, job, last.node)
     else:
@@ -190,11 +190,13 @@ def is_over(job: Job) -> bool:
 
 
 def time_out(state: State, now: Micros, job: Job, node: int = 0, checkpoint: str = "") -> None:
-    text = _joined(f"it ran for {job.ran_us / 1e6:.0f} s; its time limit is {job.time_limit_us / 1e6:.0f} s", checkpoint)
+    text = _join_sentences(
+        f"it ran for {job.ran_us / 1e6:.0f} s; its time limit is {job.time_limit_us / 1e6:.0f} s", checkpoint
+    )
     end_job(state, now, job, JobState.TIMED_OUT, Reason.TIME_LIMIT, text, node=node)
 
 
-def _joined(*sentences: str) -> str:
+def _join_sentences(*sentences: str) -> str:
     return "; ".join(filter(None, sentences))
 
 
@@ -203,12 +205,12 @@ def _tell_left(state: State, now: Micros, job: Job, last: Run, checkpoint: str) 
     facts: dict[str, Any] = {"run": last.run, "node": last.node, "cause_job": last.stop_for} | codes
     why = Reason.EXIT_UNKNOWN if _is_unknown(last) else _NONE  # else its 0 would be taken for an exit code
     other = "another task was stopped before its work was done" if last.done else ""
-    text = _joined(describe(_as_worst(job, last), Reason.YIELDED), other, checkpoint)
+    text = _join_sentences(describe(_as_worst(job, last), Reason.YIELDED), other, checkpoint)
     log_event(state, now, job.id, EventKind.VACATED, reason=why, text=text, **facts)
 
 
-def _suspended(state: State, now: Micros, job: Job, last: Run, checkpoint: str = "") -> None:
-    aside = changed(
+def _suspend(state: State, now: Micros, job: Job, last: Run, checkpoint: str = "") -> None:
+    aside = with_changes(
         with_target(job),
         state=JobState.SUSPENDED,
         reason=Reason.SUSPENDED,
@@ -220,14 +222,14 @@ def _suspended(state: State, now: Micros, job: Job, last: Run, checkpoint: str =
         rendezvous="",
     )
     state.put(state.jobs, job.id, aside)
-    text = _joined(describe(_as_worst(job, last), Reason.YIELDED), checkpoint)
+    text = _join_sentences(describe(_as_worst(job, last), Reason.YIELDED), checkpoint)
     log_event(state, now, job.id, EventKind.SUSPENDED, run=last.run, node=last.node, reason=Reason.SUSPENDED, text=text)
 
 
 def _as_worst(job: Job, last: Run) -> Run:
     """The last task of a launch, with the worst that is known of the saves of all of its tasks."""
     whole = job.last_save
-    return last if whole is None or whole.run != last.run else changed(last, save=whole.worst)
+    return last if whole is None or whole.run != last.run else with_changes(last, save=whole.worst)
 
 
 def _not_saved(job: Job, last: Run) -> str:
@@ -235,7 +237,7 @@ def _not_saved(job: Job, last: Run) -> str:
     return f"it {save}" if save is not None and save.outcome is SaveOutcome.NOT_SAVED else ""
 
 
-def _succeeded(state: State, now: Micros, job: Job, last: Run, detail: str) -> None:
+def _end_succeeded(state: State, now: Micros, job: Job, last: Run, detail: str) -> None:
     """Ends a job that succeeded. If it had failed on other nodes, the fault was theirs."""
     for node_id in job.failed_on:
         if node_id != last.node:
@@ -245,10 +247,10 @@ def _succeeded(state: State, now: Micros, job: Job, last: Run, detail: str) -> N
     end_job(state, now, job, _SUCCEEDED, _EXITED, detail, node=last.node)
 
 
-def _failed(state: State, now: Micros, job: Job, last: Run) -> None:
+def _end_or_retry_failed(state: State, now: Micros, job: Job, last: Run) -> None:
     # The last task of a gang need not be the one that failed; the failed one's node is to be avoided.
-    last = changed(last, node=job.avoid[0] if job.avoid else last.node)
-    failed = changed(last, exit_code=job.exit_code, exit_signal=job.exit_signal, yielded=False, lost=False)
+    last = with_changes(last, node=job.avoid[0] if job.avoid else last.node)
+    failed = with_changes(last, exit_code=job.exit_code, exit_signal=job.exit_signal, yielded=False, lost=False)
     text = describe(failed, job.verdict)
     if job.verdict is Reason.OUT_OF_DEVICE_MEMORY:
         text = f"{text} ({job.detail})"
@@ -260,7 +262,9 @@ def _failed(state: State, now: Micros, job: Job, last: Run) -> None:
     else:
         pause = min(state.settings.retry_pause_us << min(job.retries, 20), LONGEST_PAUSE)
         text = f"run {job.run} {text}; retry {job.retries + 1} of {_retries(state, job)}"
-        _again(state, now, changed(job, retries=job.retries + 1), last, Reason.RETRYING, detail=text, eligible_us=now + pause)
+        _queue_again(
+            state, now, with_changes(job, retries=job.retries + 1), last, Reason.RETRYING, detail=text, eligible_us=now + pause
+        )
 
 
 def _more_than_sampled(job: Job) -> str:

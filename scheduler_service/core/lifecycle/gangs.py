@@ -8,7 +8,7 @@ from scheduler_service.core.allocation.share_groups import starts_in_turn
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.lifecycle.node_health import strike
 from scheduler_service.core.model import EventKind, Job, Reason, Run, RunPhase, StopReason
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -20,10 +20,10 @@ def task_ready(state: State, now: Micros, run: Run, ready_at: str) -> None:
     job = state.jobs.rows[run.job_id]
     if not (run.phase.to_launch or run.phase.counts_for_gang) or job.rendezvous:
         return
-    state.put(state.runs, run.key, changed(run, phase=RunPhase.READY, ready_at=ready_at))
+    state.put(state.runs, run.key, with_changes(run, phase=RunPhase.READY, ready_at=ready_at))
     if state.ready[job.id] == len(job.launch_spec.tasks()):
         first = state.runs.rows[min(state.active[job.id])]
-        begins = changed(job, rendezvous=first.ready_at)
+        begins = with_changes(job, rendezvous=first.ready_at)
         state.put(state.jobs, job.id, starts_in_turn(state, now, begins, run.group))
         log_event(state, now, job.id, EventKind.GANG_READY, run=job.run, node=first.node, text=f"meets at {first.ready_at}")
 
@@ -40,7 +40,7 @@ def gang_late(state: State, now: Micros, job: Job) -> None:
     stop_job(
         state,
         now,
-        changed(job, verdict=Reason.GANG_NOT_READY, detail=detail, avoid=nodes),
+        with_changes(job, verdict=Reason.GANG_NOT_READY, detail=detail, avoid=nodes),
         StopReason.GANG,
         Reason.GANG_NOT_READY,
     )
@@ -51,4 +51,4 @@ def all_started(state: State, job: Job) -> Job:
     if job.start_by_us is None or state.begun.get(job.id, 0) < len(state.active[job.id]):
         return job
     failed = job.verdict is not Reason.NONE  # the nodes where it failed are to be avoided
-    return changed(job, start_by_us=None, avoid=job.avoid if failed else ())
+    return with_changes(job, start_by_us=None, avoid=job.avoid if failed else ())

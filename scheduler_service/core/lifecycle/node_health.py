@@ -7,7 +7,7 @@ from scheduler_service.core.errors import NotFound
 from scheduler_service.core.messages import DrainRequested, NodeChanged, UndrainRequested
 from scheduler_service.core.model import EventKind, Node, Reason, StopReason, present
 from scheduler_service.core.model.jobs import Needs
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations import migrating
 from scheduler_service.core.state.resources.closed_nodes import why_closed
@@ -16,7 +16,7 @@ from scheduler_service.core.state.story import log_event
 
 
 def drain_requested(state: State, event: DrainRequested, now: Micros) -> NodeChanged:
-    node = named(state, event.node)
+    node = find_node(state, event.node)
     drain(state, now, node, event.reason, event.user)
     for key in sorted(state.runs_on.get(node.id, ())):
         if key in state.runs.rows and state.runs.rows[key].phase.awaits_source:
@@ -33,13 +33,13 @@ def drain_requested(state: State, event: DrainRequested, now: Micros) -> NodeCha
 
 def undrain_requested(state: State, event: UndrainRequested, _now: Micros) -> NodeChanged:
     """Opens a node. Its strikes are forgotten: the user who opens it has dealt with what caused them."""
-    node = named(state, event.node)
+    node = find_node(state, event.node)
     if node.drained_us is not None or node.strikes:
-        state.put(state.nodes, node.id, changed(node, drained_us=None, drain_reason="", drain_user="", strikes=0))
+        state.put(state.nodes, node.id, with_changes(node, drained_us=None, drain_reason="", drain_user="", strikes=0))
     return NodeChanged(node.id)
 
 
-def named(state: State, name: str) -> Node:
+def find_node(state: State, name: str) -> Node:
     node_id = state.node_ids.get(name)
     if node_id is None:
         raise NotFound("NO_SUCH_NODE", f"there is no node {name}; `ebb node list` shows those there are", node=name)
@@ -50,9 +50,9 @@ def drain(state: State, now: Micros, node: Node, reason: str, user: str) -> None
     """Drains a node. Trials do not wait for it any more: nothing is placed on what becomes free there. A user who drains it
     again without a reason, as to evict what still runs there, leaves the reason that it has."""
     if node.drained_us is None:
-        state.put(state.nodes, node.id, changed(node, drained_us=now, drain_reason=reason, drain_user=user))
+        state.put(state.nodes, node.id, with_changes(node, drained_us=now, drain_reason=reason, drain_user=user))
     elif reason:
-        state.put(state.nodes, node.id, changed(node, drain_reason=reason, drain_user=user))
+        state.put(state.nodes, node.id, with_changes(node, drain_reason=reason, drain_user=user))
     drop_earmarks_on(state, node.id, now, "its node is being drained")
 
 
@@ -67,7 +67,7 @@ def strike(state: State, now: Micros, node_id: int, why: str) -> None:
     node = present(state.nodes.rows.get(node_id))
     if node is None:
         return
-    node = changed(node, strikes=node.strikes + 1)
+    node = with_changes(node, strikes=node.strikes + 1)
     state.put(state.nodes, node_id, node)
     limit = state.settings.bad_node_strikes
     if limit and node.strikes >= limit and node.drained_us is None:
@@ -78,7 +78,7 @@ def praise(state: State, node_id: int) -> None:
     """Forgives a strike of a node on which a job went well."""
     node = state.nodes.rows[node_id]
     if node.strikes:
-        state.put(state.nodes, node_id, changed(node, strikes=node.strikes - 1))
+        state.put(state.nodes, node_id, with_changes(node, strikes=node.strikes - 1))
 
 
 def review_closed_nodes(state: State) -> None:
@@ -93,6 +93,6 @@ def review_closed_nodes(state: State) -> None:
             known[needs] = why_closed(state, job) if waits else None
         why = known[needs]
         if why is None:
-            state.put(state.jobs, job_id, changed(job, reason=Reason.NONE, detail="", cause_job=0))
+            state.put(state.jobs, job_id, with_changes(job, reason=Reason.NONE, detail="", cause_job=0))
         elif why != job.detail:
-            state.put(state.jobs, job_id, changed(job, detail=why))
+            state.put(state.jobs, job_id, with_changes(job, detail=why))

@@ -31,5 +31,5 @@ class Token:
     expires_us: Micros | None = None
     revoked_us: Micros | None = None
 
-    def expired(self, now: Micros) -> bool:
+    def has_expired(self, now: Micros) -> bool:
         return self.expires_us is not None and self.expires_us <= now

@@ -14,7 +14,7 @@ from scheduler_service.core.model.enums import (
 )
 from scheduler_service.core.model.estimates import Estimate, SampledMemory, Sampling
 from scheduler_service.core.model.profiles import Profile
-from scheduler_service.core.model.rows import changed, dataclass
+from scheduler_service.core.model.rows import dataclass, with_changes
 from scheduler_service.core.model.saves import LaunchSave
 from scheduler_service.core.model.tenants.virtual_clusters import CellRequest, Guarantee
 from scheduler_service.core.model.values import Micros, Vector
@@ -116,20 +116,20 @@ class JobSpec:
         """Whether it may be resized. If so, it is a gang of one group and has no alternatives."""
         return self.max_tasks > 0
 
-    def resized(self, tasks: int) -> "JobSpec":
+    def with_tasks(self, tasks: int) -> "JobSpec":
         """Return the spec of this elastic job with the given number of tasks."""
         (group,) = self.gang
         demand = Vector(*(part * tasks for part in group.demand))
-        return changed(self, gang=(group._replace(size=tasks),), demand=demand)
+        return with_changes(self, gang=(group._replace(size=tasks),), demand=demand)
 
     def with_memory(self, configuration: int, memory_mib: int) -> "JobSpec":
         """Return the spec with the given host memory for the one task of this configuration."""
         if configuration == 0:
-            return changed(self, demand=self.demand._replace(memory_mib=memory_mib))
+            return with_changes(self, demand=self.demand._replace(memory_mib=memory_mib))
         others = list(self.alternatives)
         one = others[configuration - 1]
         others[configuration - 1] = one._replace(demand=one.demand._replace(memory_mib=memory_mib))
-        return changed(self, alternatives=tuple(others))
+        return with_changes(self, alternatives=tuple(others))
 
     def tasks(self) -> tuple[Vector, ...]:
         """Return the resources that each task needs, in rank order."""
@@ -140,14 +140,14 @@ class JobSpec:
         part = self.gpu_fraction_ppm, self.gpu_memory_mib, int(self.share)
         return self.demand, self.gang, self.cells, self.device_memory_mib, self.nodes, self.alternatives, part, ""
 
-    def configured(self, number: int) -> "JobSpec":
+    def in_configuration(self, number: int) -> "JobSpec":
         """Return the user's request in the configuration with this number, without alternatives."""
         if not self.alternatives:
             return self
         if number == 0:
-            return changed(self, alternatives=())
+            return with_changes(self, alternatives=())
         other = self.alternatives[number - 1]
-        return changed(
+        return with_changes(
             self,
             demand=other.demand,
             gang=other.gang,
@@ -164,7 +164,7 @@ class JobSpec:
         """Return the user's request in each configuration, in the user's order."""
         if not self.alternatives:
             return (self,)
-        return tuple(self.configured(number) for number in range(len(self.alternatives) + 1))
+        return tuple(self.in_configuration(number) for number in range(len(self.alternatives) + 1))
 
 
 Needs = tuple[
@@ -296,12 +296,14 @@ class Job:
     @property
     def launch_spec(self) -> JobSpec:
         """The spec of the job's current or last launch, in its configuration."""
-        return self.spec.configured(self.configuration) if self.spec.alternatives else self.spec
+        return self.spec.in_configuration(self.configuration) if self.spec.alternatives else self.spec
 
-    def resized(self, tasks: int) -> "Job":
+    def with_tasks(self, tasks: int) -> "Job":
         """Return the job with the given number of tasks. It must have no active task."""
         submitted = self.submitted_tasks or self.spec.gang[0].size
-        return changed(self, spec=self.spec.resized(tasks), tasks=tasks, submitted_tasks=submitted, resize_to=0, beyond=0)
+        return with_changes(
+            self, spec=self.spec.with_tasks(tasks), tasks=tasks, submitted_tasks=submitted, resize_to=0, beyond=0
+        )
 
     @property
     def queued_tasks(self) -> int:
@@ -311,31 +313,37 @@ class Job:
     def with_grace(self, grace_us: Micros) -> "Job":
         """Return the job with this grace period, for every stop from now on."""
         submitted = self.spec.grace_us if self.grace_now_us is None else self.submitted_grace_us
-        return changed(self, spec=changed(self.spec, grace_us=grace_us), grace_now_us=grace_us, submitted_grace_us=submitted)
+        return with_changes(
+            self, spec=with_changes(self.spec, grace_us=grace_us), grace_now_us=grace_us, submitted_grace_us=submitted
+        )
 
     def with_share(self) -> "Job":
         """Return the job with the share mode of its next launch."""
         if self.share_next is None:
             return self
         submitted = self.spec.share if self.share_now is None else self.submitted_share
-        spec = changed(self.spec, share=self.share_next)
-        return changed(self, spec=spec, share_now=self.share_next, share_next=None, submitted_share=submitted)
+        spec = with_changes(self.spec, share=self.share_next)
+        return with_changes(self, spec=spec, share_now=self.share_next, share_next=None, submitted_share=submitted)
 
     def as_submitted(self) -> JobSpec:
         """Return the spec that the user submitted."""
-        spec = self.spec.resized(self.submitted_tasks) if self.submitted_tasks else self.spec
-        spec = spec if self.share_now is None else changed(spec, share=self.submitted_share)
+        spec = self.spec.with_tasks(self.submitted_tasks) if self.submitted_tasks else self.spec
+        spec = spec if self.share_now is None else with_changes(spec, share=self.submitted_share)
         for one in self.sampled_memory:
             spec = spec.with_memory(one.configuration, one.default_mib)
-        return spec if self.grace_now_us is None else changed(spec, grace_us=self.submitted_grace_us)
+        return spec if self.grace_now_us is None else with_changes(spec, grace_us=self.submitted_grace_us)
 
-    def configured(self, number: int) -> "Job":
+    def in_configuration(self, number: int) -> "Job":
         """Return the job as if it had only this configuration. Policies place it; it is never a row of the state."""
-        return changed(self, spec=self.spec.configured(number), configuration=number) if self.spec.alternatives else self
+        return (
+            with_changes(self, spec=self.spec.in_configuration(number), configuration=number)
+            if self.spec.alternatives
+            else self
+        )
 
     def in_each_configuration(self) -> "tuple[Job, ...]":
         """Return the job once for each configuration, as if it had only that one, in the user's order."""
         if not self.spec.alternatives:
             return (self,)
         specs = self.spec.in_each_configuration()
-        return tuple(changed(self, spec=spec, configuration=number) for number, spec in enumerate(specs))
+        return tuple(with_changes(self, spec=spec, configuration=number) for number, spec in enumerate(specs))

@@ -43,7 +43,7 @@ def first_of(runs: Iterable[Run]) -> Run | None:
     return min(began, key=lambda pair: pair[0])[1] if began else None
 
 
-def executed(runs: Iterable[Run]) -> tuple[Micros, Micros | None, int]:
+def execution_time_parts(runs: Iterable[Run]) -> tuple[Micros, Micros | None, int]:
     """Return how long the launch with these tasks has executed, in three parts: a duration; if it executes, the time since when
     it also counts; and the part of that which counts, in millionths. The answer does not depend on when it is asked."""
     first = first_of(run for run in runs if run.ended_us is None)

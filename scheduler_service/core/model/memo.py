@@ -15,7 +15,7 @@ class Memo:
     """The policy's name in the registry."""
     subject: str
     """The subject of the memo, in the policy's own terms: a job, a user, a pair of kinds of jobs. For a memo without a job,
-    see `shared`."""
+    see `shared_subject`."""
     value: tuple[int | str, ...]
     job_id: int = 0
     """The job that this memo is deleted with when the job ends; 0: none."""
@@ -25,7 +25,7 @@ class Memo:
     """`due_us` was reached, and the policy has not written the memo again since."""
 
 
-def shared(vc: str, what: str) -> str:
+def shared_subject(vc: str, what: str) -> str:
     """Return the subject of a memo that belongs to no job. It includes the virtual cluster (empty: the site), so that the
     policy of that virtual cluster is asked when the memo is due, and so that no two virtual clusters share a memo.
 

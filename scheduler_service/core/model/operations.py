@@ -42,8 +42,8 @@ class Operation:
     @property
     def is_of_parked(self) -> bool:
         """Whether the operation moves a parked job."""
-        return self.kind is OperationKind.MIGRATE and bool(self.noted(PARKED_FROM))
+        return self.kind is OperationKind.MIGRATE and bool(self.note_of(PARKED_FROM))
 
-    def noted(self, name: str, usual: int | str = 0) -> int | str:
+    def note_of(self, name: str, usual: int | str = 0) -> int | str:
         """Return what is remembered under this name; `usual` if nothing is."""
         return next((value for known, value in self.more if known == name), usual)

@@ -18,11 +18,11 @@ _new = object.__new__
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
-    from dataclasses import replace as changed  # whose calls are checked against the row's fields
+    from dataclasses import replace as with_changes  # whose calls are checked against the row's fields
 
     derived = cached_property
 
-    def made(kind: Callable[P, R], /, *_: P.args, **facts: P.kwargs) -> R:
+    def make_row(kind: Callable[P, R], /, *_: P.args, **facts: P.kwargs) -> R:
         """A new row; its fields are given by name."""
 else:
 
@@ -50,13 +50,13 @@ else:
 
         return made_of
 
-    def changed(row: R, /, **facts: Any) -> R:
+    def with_changes(row: R, /, **facts: Any) -> R:
         """Does what `dataclasses.replace` does. The result of `|` may share its keys with other rows, which slows look-ups."""
         new = _new(row.__class__)
         new.__dict__ = {**row.__dict__, **facts}
         return new
 
-    def made(kind: type[R], /, **facts: Any) -> R:
+    def make_row(kind: type[R], /, **facts: Any) -> R:
         new = _new(kind)
         new.__dict__ = _defaults(kind) | facts
         return new
@@ -68,4 +68,4 @@ def _defaults(kind: Any) -> dict[str, Any]:
     return {field.name: None if field.default is MISSING else field.default for field in fields_of(kind)}
 
 
-__all__ = ["changed", "dataclass", "derived", "made"]
+__all__ = ["dataclass", "derived", "make_row", "with_changes"]

@@ -22,7 +22,7 @@ class Guess(NamedTuple):
     error: float
 
 
-def extrapolated(first: Reading, second: Reading, total: int, spread: float = 0.0) -> Guess | None:
+def extrapolate(first: Reading, second: Reading, total: int, spread: float = 0.0) -> Guess | None:
     """How many microseconds all `total` steps take, on the line through two points of the step count: a start-up time, and a
     time for each step. A start-up time below 0 counts as 0. `spread` is the relative standard error of the step time.
 
@@ -39,15 +39,15 @@ def extrapolated(first: Reading, second: Reading, total: int, spread: float = 0.
 
 def from_readings(readings: Sequence[Reading], total: int, spread: float = 0.0) -> Guess | None:
     """From the last reading of a run, and the last one before it that has at most half of its steps: two samples, one of them
-    at least twice as long as the other. The first reading is that of the first step. None: see `extrapolated`."""
+    at least twice as long as the other. The first reading is that of the first step. None: see `extrapolate`."""
     if len(readings) < 2:
         return None
     *before, last = readings
     first = next((one for one in reversed(before) if 2 * one.steps <= last.steps), before[0])
-    return extrapolated(first, last, total, spread)
+    return extrapolate(first, last, total, spread)
 
 
-def combined(guesses: Sequence[Guess]) -> Guess:
+def combine_guesses(guesses: Sequence[Guess]) -> Guess:
     """The mean of one or more guesses, weighted by the inverse of their variances; its error is that of such a mean. Guesses
     without an error are exact and decide alone."""
     if exact := [guess.time for guess in guesses if guess.error <= 0]:
@@ -103,14 +103,14 @@ class Expected(NamedTuple):
     """Those that the time is combined from."""
 
 
-def expected(parts: Iterable[Estimate]) -> Expected:
+def combine_estimates(parts: Iterable[Estimate]) -> Expected:
     """Combines what several sources say of the same configuration."""
     known = [part for part in parts if part.time_us]
     if not known:
         return Expected(0, 0, ())
     if len(known) == 1:  # nearly always, and it is asked of each job at each look at the queue
         return Expected(known[0].time_us, known[0].error_us, (known[0].source,))
-    guess = combined([Guess(part.time_us, part.error_us) for part in known])
+    guess = combine_guesses([Guess(part.time_us, part.error_us) for part in known])
     return Expected(max(round(guess.time), 1), round(guess.error), tuple(sorted(dict.fromkeys(part.source for part in known))))
 
 
@@ -121,7 +121,10 @@ def expected_us(job: Job, configuration: int) -> Micros:
         configuration = job.configuration  # of a view: the one that it has
     if job.profile is not None and (measured := _measured_us(job, configuration)):
         return measured
-    if job.estimates and (of := expected(part for part in job.estimates if part.configuration == configuration)).time_us:
+    if (
+        job.estimates
+        and (of := combine_estimates(part for part in job.estimates if part.configuration == configuration)).time_us
+    ):
         return of.time_us
     if not (configuration and job.spec.alternatives):
         return job.spec.estimate_us

@@ -10,7 +10,7 @@ from math import isfinite
 
 from scheduler_service.core.model import Job, JobSpec, Run
 from scheduler_service.core.model.estimates import Estimate, History, PastRun, Source
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.operations.estimators import LONGEST, Guess, expected_us, mean, regression
 from scheduler_service.core.state.state import State
@@ -113,15 +113,15 @@ def known_from_history(state: State, job: Job) -> Job:
     """The job with what the history says of its configurations, and with the user's own estimates of these."""
     parts: list[Estimate] = []
     for number, spec in enumerate(job.spec.in_each_configuration()):
-        if (guess := _past(state, job.user, spec)) is not None:
+        if (guess := _guess_from_past(state, job.user, spec)) is not None:
             if spec.estimate_us:
                 error = round(spec.estimate_us * USER_ERROR)
                 parts.append(Estimate(number, Source.USER, spec.estimate_us, error))
             parts.append(Estimate(number, Source.HISTORY, round(guess.time), round(guess.error)))
-    return changed(job, estimates=tuple(parts)) if parts else job
+    return with_changes(job, estimates=tuple(parts)) if parts else job
 
 
-def _past(state: State, user: str, spec: JobSpec) -> Guess | None:
+def _guess_from_past(state: State, user: str, spec: JobSpec) -> Guess | None:
     script, sizes = script_of(spec)
     known = state.history.rows.get((user, script))
     if known is None:

@@ -7,7 +7,7 @@ changes by more than measurements differ from each other.
 from scheduler_service.core.messages import MiniBatchMeasured, SwitchingMeasured
 from scheduler_service.core.model import Job, Run
 from scheduler_service.core.model.profiles import PPM, Measured, Profile
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.sharing.equations import executes_alone, time_share
@@ -31,7 +31,7 @@ def mini_batch_measured(state: State, event: MiniBatchMeasured, now: Micros) -> 
     if state.nodes.rows[run.node].name != event.node or event.mini_batch_us <= 0:
         return
     group = state.share_groups.rows.get(run.group)
-    measured = _measured(state, event, run, group, now)
+    measured = _updated_measurement(state, event, run, group, now)
     state.put(state.measured, run.key, measured)
     members = () if group is None else [state.runs.rows[key] for key in group.members()]
     alone = group is None or executes_alone(group.rows, run, members)
@@ -58,7 +58,7 @@ def plan_of(group: ShareGroup | None) -> tuple[int, int]:
     return (0, 0) if group is None else (group.id, group.generation)
 
 
-def _measured(state: State, event: MiniBatchMeasured, run: Run, group: ShareGroup | None, now: Micros) -> Measured:
+def _updated_measurement(state: State, event: MiniBatchMeasured, run: Run, group: ShareGroup | None, now: Micros) -> Measured:
     before, plan = state.measured.rows.get(run.key), plan_of(group)
     memory = event.memory_mib
     if before is not None and before.plan == plan:
@@ -85,7 +85,7 @@ def _note(state: State, job: Job, run: Run, measured: Measured) -> None:
     best = min(measured.mini_batch_us, before.best_us) if alike and before is not None else measured.mini_batch_us
     new = Profile(measured.mini_batch_us, memory, utilisation, devices, model, best)
     if before is None or not alike or _differs(before, new):
-        state.put(state.jobs, job.id, changed(job, profile=new))
+        state.put(state.jobs, job.id, with_changes(job, profile=new))
 
 
 def _differs(before: Profile, new: Profile) -> bool:

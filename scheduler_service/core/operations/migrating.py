@@ -43,10 +43,16 @@ from scheduler_service.core.model import (
     StopReason,
 )
 from scheduler_service.core.model.operations import Operation
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.saves import SaveOutcome
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.core.operations.moving_parked import back_to_park, becomes_move, check_can_save, park_of, where
+from scheduler_service.core.operations.moving_parked import (
+    back_to_park,
+    becomes_move,
+    check_can_save,
+    describe_destination,
+    park_of,
+)
 from scheduler_service.core.operations.parking import BY_USER
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -89,9 +95,9 @@ def migrate(
         begin(state, now, job, OperationKind.MIGRATE, OperationPhase.WARMING, deadline, target=target)
     else:
         same = [run.node for run in state.runs_of(job.id)] == [spot.node for spot in spots]
-        back_to = park.phase if park.noted(BY_USER) else OperationPhase.WAITING  # its policy resumes it
+        back_to = park.phase if park.note_of(BY_USER) else OperationPhase.WAITING  # its policy resumes it
         becomes_move(state, now, park, back_to, target, deadline, same)
-        names = where(state.operations.rows[park.id], names)
+        names = describe_destination(state.operations.rows[park.id], names)
     ready = "which makes itself ready" if park is None else "made ready while the job is parked"
     text = f"to {names}, {ready}" + (f": {why}" if why else "")
     first = state.runs_of(job.id)[0]
@@ -120,7 +126,7 @@ def migrate_for_policy(state: State, action: Migrate, now: Micros) -> None:
     if job is None:
         raise PlanRefused(f"there is no job {action.job_id}")
     park = park_of(state, job.id)
-    kept = park is not None and park.phase is OperationPhase.PARKED and park.noted(BY_USER)
+    kept = park is not None and park.phase is OperationPhase.PARKED and park.note_of(BY_USER)
     require(not kept, f"the user of job {action.job_id} has it parked")
     migrate(state, now, job, action.spots, action.guaranteed, action.why, action.share)
 
@@ -138,12 +144,12 @@ def give_way(state: State, action: GiveWay, now: Micros) -> None:
 # ---- reports -----------------------------------------------------------------------------------------------------------
 
 
-def warmed(state: State, now: Micros, run: Run, ready_at: str) -> None:
+def run_warmed(state: State, now: Micros, run: Run, ready_at: str) -> None:
     """A run is ready to begin at its destination. With the last one the job is told to save."""
     operation = migration_of(state, run.job_id)
     if operation is None or operation.phase is not OperationPhase.WARMING:
         return
-    state.put(state.runs, run.key, changed(run, ready_at=ready_at))
+    state.put(state.runs, run.key, with_changes(run, ready_at=ready_at))
     if not all(target.ready_at for target in targets(state, operation)):
         return
     job = state.jobs.rows[run.job_id]
@@ -159,7 +165,7 @@ def begins_at_target(state: State, now: Micros, job: Job, last: Run) -> bool:
         return False
     runs = targets(state, operation)
     of_gang = bool(job.launch_spec.gang)
-    following = changed(
+    following = with_changes(
         job,
         state=JobState.STARTING,
         reason=Reason.MIGRATED,
@@ -177,7 +183,7 @@ def begins_at_target(state: State, now: Micros, job: Job, last: Run) -> bool:
     state.put(state.jobs, job.id, starts_in_turn(state, now, following, runs[0].group))
     for run in runs:
         phase = RunPhase.READY if of_gang else RunPhase.STARTING
-        begun = changed(run, phase=phase, awaits=False, placed_us=now, generation=run.generation + 1)
+        begun = with_changes(run, phase=phase, awaits=False, placed_us=now, generation=run.generation + 1)
         state.put(state.runs, run.key, begun)
     _note(state, now, operation, "save_us")
     text = f"{_how_it_saved(job, last)}, and begins there"
@@ -214,21 +220,21 @@ def _hindrance(state: State, job: Job, operation: Operation, last: Run) -> str:
     return ""
 
 
-def started(state: State, now: Micros, job_id: int) -> None:
+def run_started(state: State, now: Micros, job_id: int) -> None:
     """Takes the start of a run of the job. With the last one the migration ends."""
     operation = migration_of(state, job_id)
     if operation is None or operation.phase is not OperationPhase.STARTING:
         return
     if state.begun.get(job_id, 0) < len(state.active[job_id]):
         return
-    took = [int(operation.noted(name)) for name in _TOOK]
+    took = [int(operation.note_of(name)) for name in _TOOK]
     warm_s, save_s = (part / SECOND for part in took)
     start_s = (now - operation.phase_us) / SECOND
     was = "was parked" if operation.is_of_parked else "ran"
     text = f"ready in {warm_s:.2f} s while it {was}; then saved in {save_s:.2f} s, and started in {start_s:.2f} s"
     if operation.is_of_parked:
         names = ", ".join(dict.fromkeys(state.nodes.rows[run.node].name for run in state.runs_of(job_id)))
-        text = f"moved to {where(operation, names)}: {text}"
+        text = f"moved to {describe_destination(operation, names)}: {text}"
     note_phase(state, now, operation, "")
     end(state, operation)
     first = state.runs_of(job_id)[0]
@@ -238,7 +244,7 @@ def started(state: State, now: Micros, job_id: int) -> None:
 def _note(state: State, now: Micros, operation: Operation, name: str) -> None:
     """Notes how long the phase took, and advances to the next one."""
     note_phase(state, now, operation, "")
-    noted = changed(operation, more=tuple(sorted({**dict(operation.more), name: now - operation.phase_us}.items())))
+    noted = with_changes(operation, more=tuple(sorted({**dict(operation.more), name: now - operation.phase_us}.items())))
     following = OperationPhase.SAVING if name == "warm_us" else OperationPhase.STARTING
     advance(state, now, noted, following)
 

@@ -32,7 +32,7 @@ from scheduler_service.core.model import (
     StopReason,
 )
 from scheduler_service.core.model.operations import MOVES, PARKED_FROM, Operation
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -65,7 +65,7 @@ def may_move(state: State, operation: Operation) -> bool:
     job = state.jobs.rows[operation.job_id]
     can_save = all(run.parking is not None and run.parking.saves for run in runs)
     whole = len(runs) == len(job.launch_spec.tasks())
-    return can_save and whole and int(operation.noted(MOVES)) < MOST_MOVES
+    return can_save and whole and int(operation.note_of(MOVES)) < MOST_MOVES
 
 
 def becomes_move(
@@ -81,30 +81,30 @@ def becomes_move(
     note_phase(state, now, park, "")
     more = {PARKED_FROM: int(back_to), _SAME_NODES: int(same_nodes)}
     turn_into(state, now, park, OperationKind.MIGRATE, OperationPhase.WARMING, more, deadline_us, target)
-    show(state, changed(state.jobs.rows[park.job_id], suspend_requested=False))
+    show(state, with_changes(state.jobs.rows[park.job_id], suspend_requested=False))
 
 
-def where(operation: Operation, names: str) -> str:
+def describe_destination(operation: Operation, names: str) -> str:
     """Describe to people where the job of a migration goes."""
-    return "other devices of its node" if operation.noted(_SAME_NODES) else names
+    return "other devices of its node" if operation.note_of(_SAME_NODES) else names
 
 
 def back_to_park(state: State, now: Micros, operation: Operation, why: str, phase: OperationPhase | None = None) -> None:
     """Ends the migration of a parked job, which is parked as before, or in this phase."""
     note_phase(state, now, operation, why)
     release_targets(state, now, operation, why)
-    phase = phase or OperationPhase(int(operation.noted(PARKED_FROM)))
-    moves = {MOVES: int(operation.noted(MOVES)) + 1}
+    phase = phase or OperationPhase(int(operation.note_of(PARKED_FROM)))
+    moves = {MOVES: int(operation.note_of(MOVES)) + 1}
     turn_into(state, now, operation, OperationKind.PARK, phase, moves)
-    show(state, changed(state.jobs.rows[operation.job_id], suspend_requested=phase is OperationPhase.PARKED))
+    show(state, with_changes(state.jobs.rows[operation.job_id], suspend_requested=phase is OperationPhase.PARKED))
 
 
 def not_saved(state: State, now: Micros, run: Run, why: str) -> None:
     """A parked run was to save and exit. It could not, and its node keeps it parked."""
     operation, job = operation_of(state, run.job_id), state.jobs.rows[run.job_id]
     if run.stop_reason is not StopReason.MIGRATED or len(job.launch_spec.tasks()) > 1:
-        forgotten = changed(run, stop_us=now, stop_grace_us=0, overdue_us=None)  # by its node
-        kept = changed(forgotten, generation=run.generation + 1)
+        forgotten = with_changes(run, stop_us=now, stop_grace_us=0, overdue_us=None)  # by its node
+        kept = with_changes(forgotten, generation=run.generation + 1)
         state.put(state.runs, run.key, kept)
         if run.stop_reason is StopReason.MIGRATED:
             _log_failure(state, now, job, run, why)
@@ -112,8 +112,8 @@ def not_saved(state: State, now: Micros, run: Run, why: str) -> None:
         return
     assert run.parking is not None  # it is parked
     parking, generation = run.parking._replace(saves=False), run.generation + 1
-    goes_on = changed(run, stop_reason=None, stop_us=None, stop_grace_us=0, overdue_us=None)
-    stays = changed(goes_on, phase=RunPhase.PARKED, parking=parking, generation=generation)
+    goes_on = with_changes(run, stop_reason=None, stop_us=None, stop_grace_us=0, overdue_us=None)
+    stays = with_changes(goes_on, phase=RunPhase.PARKED, parking=parking, generation=generation)
     state.put(state.runs, run.key, stays)
     if operation is not None:
         back_to_park(state, now, operation, why)

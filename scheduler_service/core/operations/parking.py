@@ -32,10 +32,10 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.parking import Parking
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Micros, mask_of
 from scheduler_service.core.operations.moving_parked import not_saved
-from scheduler_service.core.operations.resuming import check_resumed, give_up, node_name, take_back, told, unpark
+from scheduler_service.core.operations.resuming import check_resumed, give_up, node_name, phases_text, take_back, unpark
 from scheduler_service.core.sharing.equations import limit_mib
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -61,8 +61,8 @@ def park(state: State, now: Micros, job: Job, by_user: bool, fallback: bool) -> 
             parking = Parking(was.times + 1, True, before_us=was.before_us, limit_us=limit)
             bound, spare = _most_mib(state, run), _spare_mib(state, run)
             require(not bound or spare > 0, _no_room(state, run))
-            told_to = changed(run, phase=RunPhase.PARKING, parking=parking, parked_mib=min(bound, spare))
-            state.put(state.runs, run.key, changed(told_to, generation=run.generation + 1))
+            told_to = with_changes(run, phase=RunPhase.PARKING, parking=parking, parked_mib=min(bound, spare))
+            state.put(state.runs, run.key, with_changes(told_to, generation=run.generation + 1))
             if state.host is not None:
                 require(min(state.host.free(run.node)) >= 0, _no_room(state, run))
     except PlanRefused:
@@ -70,7 +70,7 @@ def park(state: State, now: Micros, job: Job, by_user: bool, fallback: bool) -> 
         raise
     more: dict[str, int | str] = dict.fromkeys([*([FALLBACK] if fallback else []), *([BY_USER] if by_user else [])], 1)
     begin(state, now, job, OperationKind.PARK, OperationPhase.PARKING, now + 2 * limit, more)
-    show(state, changed(job, suspend_requested=True))
+    show(state, with_changes(job, suspend_requested=True))
 
 
 def _check_can_park(state: State, job: Job) -> None:
@@ -108,7 +108,7 @@ def _no_room(state: State, run: Run) -> str:
 # ---- reports -----------------------------------------------------------------------------------------------------------
 
 
-def parked(state: State, event: RunParked, run: Run, now: Micros) -> None:
+def run_parked(state: State, event: RunParked, run: Run, now: Micros) -> None:
     """A node has parked a run. If this is not waited for any more, the run was told to resume since."""
     operation = operation_of(state, run.job_id)
     if operation is None or run.phase is not RunPhase.PARKING or run.parking is None:
@@ -121,11 +121,11 @@ def parked(state: State, event: RunParked, run: Run, now: Micros) -> None:
         return
     rung, residue = event.rung or "unknown", -(-event.residue_bytes // MIB)
     parking = run.parking._replace(rung=rung, residue_mib=residue, saves=event.saves)
-    state.put(state.runs, run.key, changed(run, parking=parking, parked_mib=needed))
+    state.put(state.runs, run.key, with_changes(run, parking=parking, parked_mib=needed))
     if state.host is not None and min(state.host.free(run.node)) < 0:
         _refuse(state, now, operation, run, f"{node_name(state, run)} has too little memory beside what goes with its devices")
     elif all(task.parking is not None and task.parking.rung for task in state.runs_of(run.job_id)):
-        _all_parked(state, now, operation, told(event.phases))
+        _all_parked(state, now, operation, phases_text(event.phases))
 
 
 def _all_parked(state: State, now: Micros, operation: Operation, phases: str = "") -> None:
@@ -139,7 +139,7 @@ def _all_parked(state: State, now: Micros, operation: Operation, phases: str = "
         leave_devices(state, now, run)
     took = now - operation.phase_us
     operation = advance(state, now, operation, OperationPhase.PARKED)
-    job = changed(state.jobs.rows[operation.job_id], limit_us=None)
+    job = with_changes(state.jobs.rows[operation.job_id], limit_us=None)
     show(state, job)
     said = f"parked in {took / SECOND:.2f} s: {text}"
     log_event(state, now, job.id, EventKind.PARKED, run=job.run, node=first.node, reason=Reason.PARKED, text=said)
@@ -150,13 +150,15 @@ def leave_devices(state: State, now: Micros, run: Run) -> None:
     assert run.parking is not None  # `park` gave it
     parking = run.parking._replace(devices=run.devices, since_us=now)
     demand, mask = run.demand._replace(devices=0), mask_of(run.devices)
-    away = changed(run, phase=RunPhase.PARKED, devices=(), demand=demand, guaranteed=False, guarded_us=None, parking=parking)
+    away = with_changes(
+        run, phase=RunPhase.PARKED, devices=(), demand=demand, guaranteed=False, guarded_us=None, parking=parking
+    )
     state.put(state.runs, run.key, away)
     if run.guaranteed:
         give_back(state, run.node, mask)
 
 
-def refused(state: State, event: RunParkRefused, run: Run, now: Micros) -> None:
+def park_refused(state: State, event: RunParkRefused, run: Run, now: Micros) -> None:
     """A node could not park a run, or not resume it; or a parked run could not save."""
     operation = operation_of(state, run.job_id)
     if run.phase.exits_soon:
@@ -183,7 +185,7 @@ def _keeps_devices(state: State, now: Micros, run: Run, why: str) -> None:
 
 def _refuse(state: State, now: Micros, operation: Operation, run: Run, why: str) -> None:
     """The job is not parked: all of its tasks continue. If its user wants it suspended in any case, they save and stop."""
-    fallback = bool(operation.noted(FALLBACK))
+    fallback = bool(operation.note_of(FALLBACK))
     text = f"not parked: {why}; {'it saves its work and leaves' if fallback else 'it goes on'}"
     job = take_back(state, now, operation, text)
     log_event(state, now, job.id, EventKind.PARK_REFUSED, run=job.run, node=run.node, reason=Reason.PARKED, text=text)
@@ -203,7 +205,7 @@ def overdue(state: State, now: Micros, operation: Operation) -> None:
     if operation.phase is OperationPhase.PARKING:
         _refuse(state, now, operation, first, why)
     elif operation.job_id in state.unreachable:
-        state.put(state.operations, operation.id, changed(operation, deadline_us=now + limit))
+        state.put(state.operations, operation.id, with_changes(operation, deadline_us=now + limit))
     else:
         give_up(state, now, first, why)
 
@@ -227,10 +229,10 @@ def keep_for_user(state: State, operation: Operation) -> bool:
     on. Returns whether they did not before."""
     parks = operation.kind is OperationKind.PARK and operation.phase is not OperationPhase.RESUMING
     moves = operation.is_of_parked and operation.phase is OperationPhase.WARMING
-    if operation.noted(BY_USER) or not (parks or moves):
+    if operation.note_of(BY_USER) or not (parks or moves):
         return False
     noted = tuple(sorted({**dict(operation.more), BY_USER: 1}.items()))
-    state.put(state.operations, operation.id, changed(operation, more=noted))
+    state.put(state.operations, operation.id, with_changes(operation, more=noted))
     return True
 
 
@@ -251,6 +253,6 @@ def unpark_for_policy(state: State, action: Unpark, now: Micros) -> None:
         raise PlanRefused(f"job {action.job_id} is not parked")
     if operation.phase in (OperationPhase.WAITING, OperationPhase.RESUMING):
         raise PlanRefused(f"job {action.job_id} resumes already")
-    require(not operation.noted(BY_USER), f"the user of job {action.job_id} has it parked")
+    require(not operation.note_of(BY_USER), f"the user of job {action.job_id} has it parked")
     log_event(state, now, action.job_id, EventKind.RESUMED, run=operation.source.run, reason=Reason.PARKED, text=action.why)
     unpark(state, now, operation)

@@ -9,7 +9,7 @@ from scheduler_service.core.messages import RunResumed
 from scheduler_service.core.model import EventKind, Job, Node, NodeState, OperationPhase, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.launch_time import executed_us
 from scheduler_service.core.model.operations import Operation
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -32,7 +32,7 @@ def unpark(state: State, now: Micros, operation: Operation) -> None:
         case OperationPhase.PARKED:
             note_phase(state, now, operation, "")
             waiting = advance(state, now, operation, OperationPhase.WAITING)
-            show(state, changed(state.jobs.rows[operation.job_id], suspend_requested=False))
+            show(state, with_changes(state.jobs.rows[operation.job_id], suspend_requested=False))
             try_to_resume(state, now, waiting)
         case OperationPhase.WAITING | OperationPhase.RESUMING:
             pass
@@ -42,7 +42,7 @@ def stay_parked(state: State, now: Micros, operation: Operation) -> None:
     """Takes back a resume that waits for devices."""
     note_phase(state, now, operation, "its user suspended it again")
     advance(state, now, operation, OperationPhase.PARKED)
-    show(state, changed(state.jobs.rows[operation.job_id], suspend_requested=True))
+    show(state, with_changes(state.jobs.rows[operation.job_id], suspend_requested=True))
 
 
 def resume_waiting(state: State, now: Micros, chosen: Collection[int] | None = None) -> None:
@@ -63,11 +63,11 @@ def try_to_resume(state: State, now: Micros, operation: Operation) -> None:
         parking = run.parking
         away = now - (now if parking.since_us is None else parking.since_us)
         back = parking._replace(devices=(), since_us=None, before_us=parking.before_us + away)
-        with_devices = changed(run, devices=parking.devices, demand=run.asked, parking=back)
-        state.put(state.runs, run.key, changed(with_devices, phase=RunPhase.RESUMING, generation=run.generation + 1))
+        with_devices = with_changes(run, devices=parking.devices, demand=run.asked, parking=back)
+        state.put(state.runs, run.key, with_changes(with_devices, phase=RunPhase.RESUMING, generation=run.generation + 1))
     deadline = now + 2 * state.settings.park_limit_us
     advance(state, now, operation, OperationPhase.RESUMING, deadline)
-    show(state, changed(job, limit_us=limit or None))
+    show(state, with_changes(job, limit_us=limit or None))
 
 
 def what_holds_up(state: State, runs: Sequence[Run]) -> Iterator[HeldUp]:
@@ -77,7 +77,7 @@ def what_holds_up(state: State, runs: Sequence[Run]) -> Iterator[HeldUp]:
     for run in runs:
         node = state.nodes.rows[run.node]
         if not state.free_resources.is_open(node.id):
-            yield HeldUp(node.id, _closed(node))
+            yield HeldUp(node.id, _closed_text(node))
         for index in run.placed_on:
             for held in _of_device(state, node, index):
                 taken.add(node.id)
@@ -91,7 +91,7 @@ def what_holds_up(state: State, runs: Sequence[Run]) -> Iterator[HeldUp]:
             yield HeldUp(node_id, why, waiting[0] if waiting else 0)
 
 
-def _closed(node: Node) -> str:
+def _closed_text(node: Node) -> str:
     return f"node {node.name} is {'silent' if node.state is NodeState.SILENT else 'drained'}"
 
 
@@ -112,19 +112,19 @@ def _of_device(state: State, node: Node, index: int) -> Iterator[HeldUp]:
 # ---- reports and what follows from them ---------------------------------------------------------------------------------
 
 
-def resumed(state: State, event: RunResumed, run: Run, now: Micros) -> None:
+def run_resumed(state: State, event: RunResumed, run: Run, now: Micros) -> None:
     """A run executes again."""
     operation = operation_of(state, run.job_id)
     if operation is None or run.phase is not RunPhase.RESUMING:
         return
     state.put(state.runs, run.key, at_work(run))
-    check_resumed(state, now, operation, told(event.phases))
+    check_resumed(state, now, operation, phases_text(event.phases))
 
 
 def at_work(run: Run) -> Run:
     assert run.parking is not None
     parking = run.parking._replace(underway=False, rung="", residue_mib=0, saves=False)
-    return changed(run, phase=RunPhase.RUNNING, parking=parking, parked_mib=0)
+    return with_changes(run, phase=RunPhase.RUNNING, parking=parking, parked_mib=0)
 
 
 def check_resumed(state: State, now: Micros, operation: Operation, text: str) -> None:
@@ -144,8 +144,8 @@ def take_back(state: State, now: Micros, operation: Operation, why: str) -> Job:
     note_phase(state, now, operation, why)
     end(state, operation)
     for run in state.runs_of(operation.job_id):
-        state.put(state.runs, run.key, changed(at_work(run), generation=run.generation + 1))
-    return show(state, changed(state.jobs.rows[operation.job_id], suspend_requested=False))
+        state.put(state.runs, run.key, with_changes(at_work(run), generation=run.generation + 1))
+    return show(state, with_changes(state.jobs.rows[operation.job_id], suspend_requested=False))
 
 
 def give_up(state: State, now: Micros, run: Run, why: str, most_us: Micros | None = None) -> None:
@@ -156,7 +156,7 @@ def give_up(state: State, now: Micros, run: Run, why: str, most_us: Micros | Non
     stop_job(state, now, job, StopReason.PARKED, Reason.PARKED, most_us=most_us)
 
 
-def told(phases: tuple[tuple[str, Micros], ...]) -> str:
+def phases_text(phases: tuple[tuple[str, Micros], ...]) -> str:
     return ", ".join(f"{name} {took / SECOND:.3f} s" for name, took in phases)
 
 

@@ -20,10 +20,10 @@ from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import RunMeasured, SkipSamples
 from scheduler_service.core.model import EventKind, Job, JobState, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.estimates import Estimate, Reading, SampledMemory, Sampling, Source
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.operations.estimators import from_readings
-from scheduler_service.core.state.queue_keys import unsampled
+from scheduler_service.core.state.queue_keys import unsampled_configurations
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -43,7 +43,7 @@ def is_news(sampling: Sampling, told: int, steps: int, total: int) -> bool:
     return steps > max(told, 1) and (steps >= 2 * told or is_enough(sampling, steps, total))
 
 
-def begun(sampling: Sampling, now: Micros) -> Sampling:
+def begin_sample(sampling: Sampling, now: Micros) -> Sampling:
     """The sample when its process has begun."""
     return sampling._replace(until_us=now + sampling.most_us)
 
@@ -55,17 +55,17 @@ def run_measured(state: State, event: RunMeasured, now: Micros) -> None:
         return
     if state.nodes.rows[run.node].name != event.node or run.task:
         return
-    sampling = _read(job.sampling, event)
+    sampling = _with_reading(job.sampling, event)
     if sampling is job.sampling:
         return
-    job = changed(job, sampling=sampling)
+    job = with_changes(job, sampling=sampling)
     if is_enough(sampling, sampling.readings[-1].steps, sampling.total):
         _ends(state, now, job, run, sampling)
     else:
         state.put(state.jobs, job.id, job)
 
 
-def _read(sampling: Sampling, event: RunMeasured) -> Sampling:
+def _with_reading(sampling: Sampling, event: RunMeasured) -> Sampling:
     readings = sampling.readings or (Reading(1, event.first_us),)
     last = Reading(event.steps, event.elapsed_us)
     if last.steps <= readings[-1].steps or last.elapsed_us <= readings[-1].elapsed_us:
@@ -78,7 +78,7 @@ def cut_off(state: State, now: Micros, job: Job) -> None:
     """Ends a sample that has run for as long as it may."""
     runs, sampling = state.runs_of(job.id), job.sampling
     if sampling is None or not runs or runs[0].phase.exits_soon:
-        state.put(state.jobs, job.id, changed(job, sampling=None))
+        state.put(state.jobs, job.id, with_changes(job, sampling=None))
         return
     _ends(state, now, job, runs[0], sampling)
 
@@ -86,9 +86,9 @@ def cut_off(state: State, now: Micros, job: Job) -> None:
 def _ends(state: State, now: Micros, job: Job, run: Run, sampling: Sampling) -> None:
     """Notes what is known now, and stops the run. If nothing was measured, there is nothing to choose by, and a stop would only
     cost the work of a program that may not save: the run continues."""
-    measured = _measured(job, sampling)
+    measured = _measured_estimates(job, sampling)
     parts = measured or _unknown(job, sampling)
-    job = changed(job, sampling=None, estimates=(*job.estimates, *parts))
+    job = with_changes(job, sampling=None, estimates=(*job.estimates, *parts))
     if measured:
         stop_job(state, now, job, StopReason.SAMPLED, Reason.SAMPLED)
     else:
@@ -97,7 +97,7 @@ def _ends(state: State, now: Micros, job: Job, run: Run, sampling: Sampling) -> 
         log_event(state, now, job.id, EventKind.SAMPLED, run=run.run, node=run.node, text=describe(part))
 
 
-def _measured(job: Job, sampling: Sampling) -> tuple[Estimate, ...]:
+def _measured_estimates(job: Job, sampling: Sampling) -> tuple[Estimate, ...]:
     """The estimate that follows from the readings; empty if they give none."""
     guess = from_readings(sampling.readings, sampling.total, sampling.spread_ppm / _PPM)
     if guess is None:
@@ -115,7 +115,7 @@ def _unknown(job: Job, sampling: Sampling) -> tuple[Estimate, ...]:
         why = f"the program counted fewer than {FEWEST} steps in {sampling.most_us / SECOND:g} s"
     else:
         why = "the program does not say how many steps the job has"
-    numbers = dict.fromkeys((job.configuration, *unsampled(job)))
+    numbers = dict.fromkeys((job.configuration, *unsampled_configurations(job)))
     return tuple(Estimate(number, Source.SAMPLE, detail=why) for number in numbers)
 
 
@@ -123,19 +123,22 @@ def skip_samples(state: State, action: SkipSamples, _now: Micros) -> None:
     job = state.jobs.rows.get(action.job_id)
     if job is None or job.state is not JobState.QUEUED:
         raise PlanRefused(f"job {action.job_id} is not queued")
-    require(set(action.configurations) <= set(unsampled(job)), f"job {job.id} has been sampled in {action.configurations}")
+    require(
+        set(action.configurations) <= set(unsampled_configurations(job)),
+        f"job {job.id} has been sampled in {action.configurations}",
+    )
     parts = tuple(Estimate(number, Source.SAMPLE, detail=action.why) for number in action.configurations)
-    state.put(state.jobs, job.id, changed(job, estimates=(*job.estimates, *parts)))
+    state.put(state.jobs, job.id, with_changes(job, estimates=(*job.estimates, *parts)))
 
 
-def failed(job: Job, how: str) -> Job | None:
+def without_failed_configuration(job: Job, how: str) -> Job | None:
     """The job without the configuration in which its sample has failed; None if it has no other one. `how`: what was seen."""
     part = Estimate(job.configuration, Source.SAMPLE, detail=f"its sample {how}", impossible=True)
     estimates = (*job.estimates, part)
     impossible = {one.configuration for one in estimates if one.impossible}
     if len(impossible) > len(job.spec.alternatives):
         return None
-    return changed(job, estimates=estimates)
+    return with_changes(job, estimates=estimates)
 
 
 def describe(part: Estimate) -> str:
@@ -167,7 +170,7 @@ def with_sampled_memory(job: Job) -> tuple[Job, str]:
                 spec = spec.with_memory(number, now)
                 known.append(SampledMemory(number, now, default))
                 said.append(f"configuration {number} asks for {now} MiB from now on, in place of {default} by default")
-    return changed(job, spec=spec, sampled_memory=tuple(known)) if said else job, ", ".join(said)
+    return with_changes(job, spec=spec, sampled_memory=tuple(known)) if said else job, ", ".join(said)
 
 
 def with_default_memory(job: Job) -> Job | None:
@@ -176,7 +179,7 @@ def with_default_memory(job: Job) -> Job | None:
         if one.configuration == job.configuration and one.memory_mib < one.default_mib:
             rest = job.sampled_memory[:place] + job.sampled_memory[place + 1 :]
             back = (*rest, one._replace(memory_mib=one.default_mib))
-            return changed(job, spec=job.spec.with_memory(one.configuration, one.default_mib), sampled_memory=back)
+            return with_changes(job, spec=job.spec.with_memory(one.configuration, one.default_mib), sampled_memory=back)
     return None
 
 

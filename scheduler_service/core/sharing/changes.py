@@ -6,7 +6,7 @@ from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.sharing import Row
 
 
-def packed(rows: Sequence[Row], row: int, keys: Collection[RunKey]) -> tuple[Row, ...]:
+def with_packed(rows: Sequence[Row], row: int, keys: Collection[RunKey]) -> tuple[Row, ...]:
     """The rows with these runs in the row of this number, in addition to those that it has.
 
     >>> packed((Row((RunKey(1, 1),)),), 0, [RunKey(2, 1)])[0].runs
@@ -16,17 +16,17 @@ def packed(rows: Sequence[Row], row: int, keys: Collection[RunKey]) -> tuple[Row
     return (*rows[:row], joined, *rows[row + 1 :])
 
 
-def sliced(rows: Sequence[Row], keys: Collection[RunKey], weight: int = 1) -> tuple[Row, ...]:
+def with_sliced(rows: Sequence[Row], keys: Collection[RunKey], weight: int = 1) -> tuple[Row, ...]:
     """The rows with these runs in a row of their own, which comes last in a cycle."""
     return (*rows, Row(tuple(sorted(keys)), weight))
 
 
-def weighted(rows: Sequence[Row], weights: Sequence[int]) -> tuple[Row, ...]:
+def with_weights(rows: Sequence[Row], weights: Sequence[int]) -> tuple[Row, ...]:
     """The rows with these weights, one for each row."""
     return tuple(row._replace(weight=weight) for row, weight in zip(rows, weights, strict=True))
 
 
-def without(rows: Sequence[Row], keys: Collection[RunKey]) -> tuple[Row, ...]:
+def without_runs(rows: Sequence[Row], keys: Collection[RunKey]) -> tuple[Row, ...]:
     """The rows without these runs, and without rows that have no others. If no row that is left has a turn, all get one."""
     fewer = (row._replace(runs=tuple(key for key in row.runs if key not in keys)) for row in rows)
     left = tuple(row for row in fewer if row.runs)
@@ -53,5 +53,5 @@ def with_idle_turns(rows: Sequence[Row], members: Sequence[Run]) -> tuple[Row, .
     if given == turned:
         return tuple(rows)
     kept = [row._replace(runs=tuple(key for key in row.runs if key not in given)) for row in rows if not row.weight]
-    first = [packed([row], 0, beside)[0] for row in rows if row.weight]
+    first = [with_packed([row], 0, beside)[0] for row in rows if row.weight]
     return (*first, *more, *(row for row in kept if row.runs))

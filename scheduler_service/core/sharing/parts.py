@@ -10,7 +10,7 @@ from scheduler_service.core.model import JobSpec, RunKey, ShareMode
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import WHOLE
-from scheduler_service.core.sharing.changes import packed, sliced
+from scheduler_service.core.sharing.changes import with_packed, with_sliced
 
 SLICES = 4
 """This many sliced jobs find room on a device, whatever memory they use in their turn; more if their parts are small."""
@@ -49,5 +49,5 @@ def first_row(spec: JobSpec, key: RunKey) -> Row:
 def with_one_more(rows: Sequence[Row], spec: JobSpec, key: RunKey) -> tuple[Row, ...]:
     """The rows of a share group of jobs that share in the same way, with one more of them."""
     if spec.share is ShareMode.SLICED:
-        return sliced(rows, (key,), spec.gpu_fraction_ppm)
-    return packed(rows, 0, (key,))
+        return with_sliced(rows, (key,), spec.gpu_fraction_ppm)
+    return with_packed(rows, 0, (key,))

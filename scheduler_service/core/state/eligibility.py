@@ -62,7 +62,7 @@ def claim_of(state: Tables, job: Job) -> Claim | None:
     return Claim.OPPORTUNISTIC_TRIAL if job.spec.guarantee is Guarantee.OPPORTUNISTIC else Claim.TRIAL
 
 
-def spared(state: Tables, run: Run, job: Job) -> Spared | None:
+def spared_reason(state: Tables, run: Run, job: Job) -> Spared | None:
     """Return why no job with a `bounded` claim may preempt the run; None: that depends on the claimant. The answer depends only
     on the run and its job: the index of candidates is built from it."""
     if job.spec.job_class is not JobClass.BEST_EFFORT:
@@ -77,7 +77,8 @@ def spared(state: Tables, run: Run, job: Job) -> Spared | None:
 
 
 def why_not(state: Tables, claim: Claim, claimant: Job, job: Job, runs: Iterable[Run]) -> str | None:
-    """Return why the claim does not reach this job's runs, by the table; None: it does. `spared` checks limits of time."""
+    """Return why the claim does not reach this job's runs, by the table; None: it does. `spared_reason` checks limits of
+    time."""
     rule = RULES[claim]
     if rule.own and job.spec.vc != claimant.spec.vc:
         return f"job {job.id} is another virtual cluster's"

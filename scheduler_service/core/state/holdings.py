@@ -21,7 +21,7 @@ def group_of(state: Tables, job_id: int) -> ShareGroup | None:
     return None if key is None else state.share_groups.rows.get(state.runs.rows[key].group)
 
 
-def together(state: Tables, job_id: int) -> tuple[int, ...]:
+def jobs_together(state: Tables, job_id: int) -> tuple[int, ...]:
     """Return the jobs that are preempted or reclaimed together with this one, including it, in order."""
     group = group_of(state, job_id)
     return (job_id,) if group is None else tuple(sorted({run.job_id for run in _executing(state, group)}))
@@ -53,7 +53,7 @@ def first_of_each(state: Tables, job_ids: Iterable[int]) -> list[int]:
     for job_id in job_ids:
         if job_id not in seen:
             first.append(job_id)
-            seen.update(together(state, job_id))
+            seen.update(jobs_together(state, job_id))
     return first
 
 
@@ -93,7 +93,7 @@ def devices_released(state: Tables, runs: Iterable[Run]) -> dict[int, Mask]:
     return found
 
 
-def released(state: Tables, runs: list[Run]) -> Vector:
+def resources_released(state: Tables, runs: list[Run]) -> Vector:
     """Return the total resources that come free once exactly these runs have ended."""
     total, shared = ZERO, [run for run in runs if run.group]
     for run in runs:

@@ -87,10 +87,11 @@ def _of_amounts(runs: dict[RunKey, Run], nodes: dict[int, Node], kept: dict[int,
         node = nodes[node_id]
         capacity = ZERO if node.state is NodeState.DELETED else node.capacity
         if not fits(amount, capacity):
-            yield f"node {node.name} has {_said(capacity)}, and of it {_said(amount)} are held, or kept for jobs that wait"
+            has, of_it = _text_of_amount(capacity), _text_of_amount(amount)
+            yield f"node {node.name} has {has}, and of it {of_it} are held, or kept for jobs that wait"
 
 
-def _said(amount: Vector) -> str:
+def _text_of_amount(amount: Vector) -> str:
     return f"{amount.cpu_milli / 1000:g} CPUs, {amount.memory_mib} MiB and {amount.devices} devices"
 
 

@@ -38,7 +38,7 @@ class OpenGroups:
         self._found: dict[OpenTo, dict[int, list[tuple[int, int]]]] = {}
         """Jobs that may join -> memory of the device -> (part that is left, ID of the group), in order."""
 
-    def set(self, group: int, room: Room | None) -> None:
+    def set_room(self, group: int, room: Room | None) -> None:
         old = self._room.pop(group, None)
         if old is not None:
             by_memory = self._found[old.to]

@@ -45,7 +45,7 @@ class Queue:
         self._front = front
         self.first = keys[front] if keys else None
 
-    def behind(self, others: int) -> QueueKey | None:
+    def key_behind(self, others: int) -> QueueKey | None:
         """Return the key behind this number of others; None: the queue has no more keys than these."""
         keys, place = self._keys, self._front + others
         return keys[place] if place < len(keys) else None

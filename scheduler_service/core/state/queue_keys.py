@@ -87,7 +87,7 @@ PAUSES = "the pause after its last run is not over"
 """The reason why a job is not eligible, if no better one is known."""
 
 
-def due(job: Job) -> Due:
+def deadlines_of(job: Job) -> Due:
     """Return the times of the job's deadlines, in the order of DUE. A job that is set aside has none."""
     if job.set_aside:
         return NOT_DUE
@@ -118,7 +118,7 @@ def startable(job: Job) -> bool:
     return elements.begun < array.size and (not array.at_once or elements.live < array.at_once)
 
 
-def unsampled(job: Job) -> tuple[int, ...]:
+def unsampled_configurations(job: Job) -> tuple[int, ...]:
     """Return the configurations without an estimate of the run time that were not tried either; none for arrays and their
     elements, and for jobs with only one configuration."""
     spec = job.spec

@@ -176,18 +176,18 @@ class Tables(IndexData):
         keys = (RunKey(run.job_id, run.run, task) for task in tasks)
         return [self.runs.rows[key] for key in keys if key in self.runs.rows]
 
-    def among(self, spec: JobSpec) -> Suitable | None:
+    def suitable_for(self, spec: JobSpec) -> Suitable | None:
         """Return the nodes on which the job may run by its requirements other than resources; None: all nodes. On a site with
         virtual clusters, cells decide that."""
         if self.pools is not None or asks_nothing(spec):
             return None
-        return self.suitable_nodes.among(spec, self.free_resources.count)
+        return self.suitable_nodes.find(spec, self.free_resources.count)
 
     def is_usable(self, spec: JobSpec, node: int) -> bool:
         """Whether the job may be placed on the node, if it fits there."""
         if not self.free_resources.is_open(node):
             return False
-        among = self.among(spec)
+        among = self.suitable_for(spec)
         return among is None or bool(among.bits >> node & 1)
 
     def loads(self) -> Loads:
@@ -202,7 +202,7 @@ class Tables(IndexData):
             return self.free_resources.could_ever_fit(job.spec.demand)
         return any(
             self.free_resources.could_ever_fit_all(one.spec.tasks(), among)
-            if (among := self.among(one.spec)) is not None or one.spec.gang
+            if (among := self.suitable_for(one.spec)) is not None or one.spec.gang
             else self.free_resources.could_ever_fit(one.spec.demand)
             for one in job.in_each_configuration()
         )
@@ -213,7 +213,7 @@ class Tables(IndexData):
             return self.open_nodes.seats(job.spec.demand).bits != 0
         return any(
             self.open_nodes.could_fit_all(one.spec.tasks(), among)
-            if (among := self.among(one.spec)) is not None or one.spec.gang
+            if (among := self.suitable_for(one.spec)) is not None or one.spec.gang
             else self.open_nodes.seats(one.spec.demand).bits
             for one in job.in_each_configuration()
         )

@@ -27,19 +27,19 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Remember, Rng
-from scheduler_service.core.model.memo import shared
+from scheduler_service.core.model.memo import shared_subject
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox import policy as allox
 from scheduler_service.policies.allox.configuration_times import Known, times
 from scheduler_service.policies.allox.matching.problem import NEVER, Ints
 from scheduler_service.policies.allox.matching_input import Question
-from scheduler_service.policies.allox.queue_levels import ORDER, queued
+from scheduler_service.policies.allox.queue_levels import ORDER, queued_jobs
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.stages import Stages
 
 NAME = "allox-priced"
-HELD = NAME, shared("", "held")
+HELD = NAME, shared_subject("", "held")
 """The memo of the time at which the next job may no longer be held back."""
 HIGHEST_PRICE = 1.0
 SHARPNESS = 3
@@ -81,7 +81,7 @@ def _wake(state: State, settings: Settings) -> Proposals:
     """Remember when the next of the queued jobs may no longer be held back, so that the policy is asked again then."""
     now = state.cluster.clock_us
     ends = (_held_until(job.submitted_us, min(times(job, round(settings.unknown * SECOND))), settings.patience)
-            for job in queued(state, ""))  # fmt: skip
+            for job in queued_jobs(state, ""))  # fmt: skip
     due = min((at for at in ends if at > now), default=None)
     memo = state.memos.rows.get(HELD)
     if due is None and memo is not None:

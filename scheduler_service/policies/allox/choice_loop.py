@@ -16,7 +16,7 @@ from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.configuration_times import Known, Way, ways
-from scheduler_service.policies.allox.slots import Kinds, left
+from scheduler_service.policies.allox.slots import Kinds, without_reserved
 from scheduler_service.policies.placing.closest import pack_closely
 from scheduler_service.policies.placing.first_fit import no_room, offered_to, place_on, place_on_earmarks, start_on_earmarks
 from scheduler_service.policies.placing.joining import join
@@ -102,7 +102,9 @@ class Board:
         rows = state.jobs.rows
         there = {key[-1] for lane in OWN_LANES for key in state.waiting("", lane)}
         there.difference_update(state.earmarks_of)
-        for job_id in [job_id for job_id, item in self.queued.items() if job_id not in there or _moved(item.job, rows[job_id])]:
+        for job_id in [
+            job_id for job_id, item in self.queued.items() if job_id not in there or _has_changed(item.job, rows[job_id])
+        ]:
             self.forget(job_id)
         come = [rows[job_id] for job_id in sorted(there.difference(self.queued))]
         for job in come:
@@ -122,7 +124,7 @@ class Board:
     def forget(self, job_id: int) -> None:
         self._of[self.queued.pop(job_id).job.user] -= 1
 
-    def launched(self, state: State) -> list[Launched]:
+    def launched_jobs(self, state: State) -> list[Launched]:
         """The jobs that have a run, in the order of their ids."""
         before, rows = self._launched, state.jobs.rows
         self._launched = {}
@@ -145,7 +147,7 @@ class Board:
                         yield heap[0][0], heap[0][4]
 
 
-def _moved(before: Job, now: Job) -> bool:
+def _has_changed(before: Job, now: Job) -> bool:
     """Whether the job is to be looked at again: it has run since, or its priority or spec has changed."""
     return before is not now and (before.run, before.priority, before.spec) != (now.run, now.priority, now.spec)
 
@@ -161,7 +163,7 @@ def choosing(rule: Rule, unknown_us: Micros, reserved_cpu_milli: int) -> Policy:
         full: set[Needs] = set()
         while (found := _next(state, board, rule, kinds, full)) is not None:
             if (yield (found,)) is not None:
-                full.add(state.jobs.rows[found.job_id].spec.configured(found.configuration).needs())
+                full.add(state.jobs.rows[found.job_id].spec.in_configuration(found.configuration).needs())
             elif not _waits(state, found.job_id):
                 board.forget(found.job_id)
         told = [state.jobs.rows[job_id] for job_id in sorted(board.queued)] if state.pending.inventory else come
@@ -205,7 +207,7 @@ def _place(state: State, one: Job, kinds: Kinds) -> Place | None:
     """Nodes that the job is to avoid come last. A job without devices leaves CPUs for each free device of a node."""
     if (joined := join(state, one, avoid=one.avoid)) is not None:
         return joined
-    offered = left(offered_to(state, one), kinds.of(one.spec).reserved)
+    offered = without_reserved(offered_to(state, one), kinds.kind_of(one.spec).reserved)
     without = offered.copy()
     without[:, list(one.avoid)] = -1
     nodes = (pack_closely(state, one.spec.tasks(), without) if one.avoid else None) or pack_closely(

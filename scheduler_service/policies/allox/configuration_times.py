@@ -9,7 +9,7 @@ from scheduler_service.core.model import Job, JobSpec
 from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.core.operations.estimators import is_impossible
-from scheduler_service.core.state.resources.suitable_nodes import Asked, asked
+from scheduler_service.core.state.resources.suitable_nodes import Asked, node_requirements
 from scheduler_service.policies.allox.matching.problem import NEVER
 from scheduler_service.policies.remaining_time import work_left
 
@@ -81,7 +81,7 @@ class Known:
         self._numbers: dict[Need, int] = {}
         self._ways: dict[int, Ways] = {}
 
-    def of(self, job: Job) -> Ways:
+    def ways_of(self, job: Job) -> Ways:
         known = self._ways.get(job.id)
         if known is None or known.job is not job:
             each = ways(job, self._unknown_us)
@@ -97,7 +97,7 @@ class Known:
 
     def need(self, spec: JobSpec) -> int:
         """Return the number of the need of a spec without alternatives."""
-        need = Need(asked(spec), spec.tasks(), spec.cells)
+        need = Need(node_requirements(spec), spec.tasks(), spec.cells)
         number = self._numbers.setdefault(need, len(self.needs))
         if number == len(self.needs):
             self.needs.append(need)

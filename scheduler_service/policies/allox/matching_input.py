@@ -31,10 +31,10 @@ class Start(NamedTuple):
     waits: Mapping[int, Micros] = MappingProxyType({})
     """For each configuration of a job that has several: how long it would have waited for the first slot."""
     where: str = ""
-    """In which part of the scope (`scope.Slots.where`)."""
+    """In which part of the scope (`scope.Slots.place_of_kind`)."""
 
 
-def encoded(starts: Iterable[Start]) -> tuple[int | str, ...]:
+def encode_starts(starts: Iterable[Start]) -> tuple[int | str, ...]:
     """Encode starts for a memo and the event `PlanReady`: two numbers for each, and a text if there is more to say.
 
     >>> encoded([Start(7, 0), Start(8, 1, {0: 2000, 1: 0}, "k80")])
@@ -48,7 +48,7 @@ def encoded(starts: Iterable[Start]) -> tuple[int | str, ...]:
     return tuple(found)
 
 
-def decoded(plan: Iterable[int | str]) -> list[Start]:
+def decode_starts(plan: Iterable[int | str]) -> list[Start]:
     """
     >>> decoded([7, 0, 8, 1, "0:2000,1:0 k80"])[1] == Start(8, 1, {0: 2000, 1: 0}, "k80")
     True
@@ -96,8 +96,8 @@ class Question:
     """For each kind, the part of the scope in which its slots are."""
 
     def __call__(self) -> tuple[int | str, ...]:
-        """The jobs that start now, in this order (`encoded`)."""
-        return encoded(_starts(self))
+        """The jobs that start now, in this order (`encode_starts`)."""
+        return encode_starts(_starts(self))
 
 
 def _starts(of: Question) -> Iterator[Start]:
@@ -117,7 +117,7 @@ def _starts(of: Question) -> Iterator[Start]:
                 break
             rows = np.setdiff1d(rows, [row for row, _, _ in started])
         if len(rows):  # jobs of other levels get the slots after these
-            free_at = _after(of, rows, free_at)
+            free_at = _free_after(of, rows, free_at)
 
 
 def _waits(of: Question, row: int, free_at: list[Ints]) -> dict[int, Micros]:
@@ -134,7 +134,7 @@ def _first_starts(of: Question, rows: Ints, users: list[int], free_at: list[Ints
     """Rows, kinds and slots of jobs that start now, as the matching of the jobs of the users with the lowest progress has them.
     Only one of them, that of the user with the lowest progress, unless all users are considered. More users are considered for
     as long as nothing starts, so that slots are not idle for lack of users (section 4.4)."""
-    count = considered(len(users), of.alpha)
+    count = count_considered(len(users), of.alpha)
     while True:
         among = rows[np.isin(of.users[rows], users[:count])]
         matching = solve(Problem(of.times[among], tuple(free_at), of.arrived[among]))
@@ -147,7 +147,7 @@ def _first_starts(of: Question, rows: Ints, users: list[int], free_at: list[Ints
         count = min(2 * count, len(users))
 
 
-def _after(of: Question, rows: Ints, free_at: list[Ints]) -> list[Ints]:
+def _free_after(of: Question, rows: Ints, free_at: list[Ints]) -> list[Ints]:
     """When slots are free after these jobs, as a matching of all of them has it."""
     matching = solve(Problem(of.times[rows], tuple(free_at), of.arrived[rows]))
     after = [slots.copy() for slots in free_at]
@@ -165,11 +165,11 @@ def progress(holders: Iterable[tuple[Job, int]], known: Known, share: Callable[[
     found: defaultdict[str, float] = defaultdict(float)
     share_of_need = cache(lambda need: share(known.specs[need]))
     for job, configuration in holders:
-        of = known.of(job)
+        of = known.ways_of(job)
         found[job.user] += of.discount(configuration) * share_of_need(of.needs[of.fastest])
     return found
 
 
-def considered(users: int, alpha: float) -> int:
+def count_considered(users: int, alpha: float) -> int:
     """How many users of lowest progress are considered: ceil(alpha n), and one for alpha = 0."""
     return min(max(ceil(alpha * users), 1), users)

@@ -21,13 +21,13 @@ import numpy as np
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Delegate, Plan, Remember, Rng
 from scheduler_service.core.model import Job
-from scheduler_service.core.model.memo import ASKED, PLANNED, shared, vc_of
+from scheduler_service.core.model.memo import ASKED, PLANNED, shared_subject, vc_of
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.core.state.queue_keys import unsampled
+from scheduler_service.core.state.queue_keys import unsampled_configurations
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.configuration_times import Known, Ways
 from scheduler_service.policies.allox.matching.problem import NEVER
-from scheduler_service.policies.allox.matching_input import Question, Start, decoded, progress
+from scheduler_service.policies.allox.matching_input import Question, Start, decode_starts, progress
 from scheduler_service.policies.allox.queue_levels import (
     ORDER,
     highest_levels,
@@ -35,7 +35,7 @@ from scheduler_service.policies.allox.queue_levels import (
     is_waiting,
     level_of,
     queue_length,
-    queued,
+    queued_jobs,
 )
 from scheduler_service.policies.allox.sampling import FIRST, Samples, not_to_be_sampled, start_samples, times_known
 from scheduler_service.policies.allox.site_scope import Site
@@ -51,13 +51,13 @@ PATIENCE = 10
 
 
 Answer = Callable[[], tuple[int | str, ...]]
-"""Gives the jobs that start now, encoded (see `decoded`)."""
+"""Gives the jobs that start now, encoded (see `decode_starts`)."""
 
 
 def plan_of(vc: str, name: str = NAME) -> tuple[str, str]:
     """The key of the memo about the plan for the long queue of a virtual cluster or (empty) of the site: whether one is being
     made, was made, or is to be made next. `name` is the policy's."""
-    return name, shared(vc, "plan")
+    return name, shared_subject(vc, "plan")
 
 
 class Settings(NamedTuple):
@@ -137,8 +137,8 @@ def times_compared(job: Job, settings: Settings) -> str:
     """For people: how long the job would run in each configuration, and how that is known."""
     if not job.spec.alternatives:
         return ""
-    known = "" if not job.estimates and not unsampled(job) else f"; in all: {', '.join(times_known(job))}"
-    return "it would run for: " + _times(Known(round(settings.unknown * SECOND)).of(job)) + known
+    known = "" if not job.estimates and not unsampled_configurations(job) else f"; in all: {', '.join(times_known(job))}"
+    return "it would run for: " + _times(Known(round(settings.unknown * SECOND)).ways_of(job)) + known
 
 
 def _times(of: Ways, waits: Mapping[int, Micros] = MappingProxyType({})) -> str:
@@ -172,13 +172,13 @@ def allox(
 
     def waiting(state: State, vc: str) -> Iterator[Job]:
         """Jobs that are to be matched, by level. Virtual clusters take no samples."""
-        return queued(state, vc) if vc or not samples.share_ppm else not_to_be_sampled(state)
+        return queued_jobs(state, vc) if vc or not samples.share_ppm else not_to_be_sampled(state)
 
     unknown_us = round(settings.unknown * SECOND)
 
-    def look(state: State, scope: Scope, jobs: Iterable[Job]) -> Look:
+    def look_at(state: State, scope: Scope, jobs: Iterable[Job]) -> Look:
         found = [job for job in jobs if is_waiting(state, job.id)]
-        ways = list(map(known.of, found))
+        ways = list(map(known.ways_of, found))
         slots, needs = scope.slots(unknown_us), dict.fromkeys(need for of in ways for need in of.needs)
         # In the order of the queue: the numbers of needs depend on what was looked at before, and kinds must not.
         return Look(found, ways, slots, {need: slots.kinds(known.specs[need]) for need in needs})
@@ -200,8 +200,8 @@ def allox(
         for job_id, configuration, waits, where in starts:
             if is_waiting(state, job_id) and configuration <= len(state.jobs.rows[job_id].spec.alternatives):
                 job = state.jobs.rows[job_id]
-                why = f"estimated: {_times(known.of(job), waits)}" if job.spec.alternatives else ""
-                started |= yield from scope.start(job.configured(configuration), where, why)
+                why = f"estimated: {_times(known.ways_of(job), waits)}" if job.spec.alternatives else ""
+                started |= yield from scope.start(job.in_configuration(configuration), where, why)
         return started
 
     def at_once(state: State, scope: Scope, rng: Rng, jobs: Callable[[State], Iterable[Job]]) -> Proposals:
@@ -209,9 +209,9 @@ def allox(
         matched without it. Jobs that can never run leave the queue when they are told so; then others may be the first."""
         in_vain: set[int] = set()
         while any(True for _ in jobs(state)):
-            seen = look(state, scope, (job for job in jobs(state) if job.id not in in_vain))
+            seen = look_at(state, scope, (job for job in jobs(state) if job.id not in in_vain))
             question = ask(state, scope, seen, rng)
-            starts = [] if question is None else decoded(answer(question)())
+            starts = [] if question is None else decode_starts(answer(question)())
             if not starts:
                 before = queue_length(state, scope.vc)
                 yield from scope.tell([job for job in jobs(state) if is_waiting(state, job.id)] if in_vain else seen.jobs)
@@ -231,10 +231,10 @@ def allox(
         now, memo = state.cluster.clock_us, state.memos.rows.get(at)
         period = round(settings.period * SECOND)
         if memo is not None and memo.value[0] == PLANNED:
-            yield from start(state, scope, decoded(memo.value[1:]))
+            yield from start(state, scope, decode_starts(memo.value[1:]))
             yield (Remember(*at, (PAUSES,), due_us=now + period),)
         elif memo is None or memo.due:
-            seen = look(state, scope, waiting(state, scope.vc))
+            seen = look_at(state, scope, waiting(state, scope.vc))
             yield from scope.tell(seen.jobs)
             question = ask(state, scope, seen, rng)
             if question is None:
@@ -301,7 +301,7 @@ def _question(
         configurations,
         values,
         free_at,
-        tuple(map(seen.slots.where, range(len(free_at)))),
+        tuple(map(seen.slots.place_of_kind, range(len(free_at)))),
     )
 
 

@@ -28,7 +28,7 @@ ORDER = QueueOrder(by_level)
 """The order of the queue if no samples are taken; otherwise it is `sampling.FIRST`."""
 
 
-def queued(state: State, vc: str) -> Iterator[Job]:
+def queued_jobs(state: State, vc: str) -> Iterator[Job]:
     """All queued jobs that wait for slots of the scope, by level."""
     return (state.jobs.rows[key[-1]] for lane in OWN_LANES for key in state.waiting(vc, lane))
 
@@ -40,7 +40,9 @@ def queue_length(state: State, vc: str) -> int:
 
 def is_longer(state: State, vc: str, most: float) -> bool:
     """Whether more than `most` jobs are queued; in a virtual cluster, with nothing kept for them."""
-    return queue_length(state, vc) > most and (not vc or sum(is_waiting(state, job.id) for job in queued(state, vc)) > most)
+    return queue_length(state, vc) > most and (
+        not vc or sum(is_waiting(state, job.id) for job in queued_jobs(state, vc)) > most
+    )
 
 
 def highest_levels(waiting: Iterable[Job], most: int) -> list[Job]:

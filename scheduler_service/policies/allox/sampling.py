@@ -17,8 +17,8 @@ from scheduler_service.core.model.estimates import Sampling
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.settings import Settings as EngineSettings
 from scheduler_service.core.model.values import SECOND, ZERO, Micros, Vector, add
-from scheduler_service.core.operations.estimators import expected, is_impossible
-from scheduler_service.core.state.queue_keys import OWN_LANES, unsampled
+from scheduler_service.core.operations.estimators import combine_estimates, is_impossible
+from scheduler_service.core.state.queue_keys import OWN_LANES, unsampled_configurations
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.configuration_times import Known
@@ -45,7 +45,7 @@ class Samples(NamedTuple):
 def sampled_first(job: Job, _memo: Memo | None, _settings: EngineSettings) -> QueueKey:
     """Jobs to be sampled are before all others, so that they are found without a look at those. Virtual clusters take no
     samples: there, trials are first, then the levels of priority."""
-    later = job.spec.job_class is not JobClass.TRIAL if job.spec.vc else not unsampled(job)
+    later = job.spec.job_class is not JobClass.TRIAL if job.spec.vc else not unsampled_configurations(job)
     return later, -job.priority, job.id
 
 
@@ -54,12 +54,12 @@ FIRST = QueueOrder(sampled_first)
 
 def to_be_sampled(state: State) -> Iterator[Job]:
     """Those queued jobs, in the order of the queue; trials first."""
-    return chain.from_iterable(takewhile(unsampled, lane) for lane in _lanes(state))
+    return chain.from_iterable(takewhile(unsampled_configurations, lane) for lane in _lanes(state))
 
 
 def not_to_be_sampled(state: State) -> Iterator[Job]:
     """All other queued jobs, in the order of the queue; trials first."""
-    return chain.from_iterable(dropwhile(unsampled, lane) for lane in _lanes(state))
+    return chain.from_iterable(dropwhile(unsampled_configurations, lane) for lane in _lanes(state))
 
 
 def _lanes(state: State) -> Iterator[Iterator[Job]]:
@@ -75,12 +75,16 @@ def start_samples(state: State, samples: Samples, known: Known, site: Site) -> P
     capacity = Vector(*state.free_resources.capacities(None).sum(axis=1).tolist())
     taken, full, has_slots = held_by_samples(state), set[int](), cache(site.has_slots)
     for job in jobs:
-        needs, missing, started = known.of(job).needs, unsampled(job), False
+        needs, missing, started = known.ways_of(job).needs, unsampled_configurations(job), False
         for number in missing:
             if (need := needs[number]) in full:
                 continue
             demand = known.specs[need].demand
-            start = site.place(job.configured(number)) if within(taken, demand, capacity, samples.cluster_share) else None
+            start = (
+                site.place(job.in_configuration(number))
+                if is_within_share(taken, demand, capacity, samples.cluster_share)
+                else None
+            )
             if start is None:
                 full.add(need)
             elif (yield (replace(start, sample=Sampling(samples.share_ppm, samples.most_us)),)) is None:
@@ -105,7 +109,7 @@ def held_by_samples(state: State) -> Vector:
     return held
 
 
-def within(taken: Vector, more: Vector, capacity: Vector, share: float) -> bool:
+def is_within_share(taken: Vector, more: Vector, capacity: Vector, share: float) -> bool:
     """Whether samples that hold `taken` may hold `more`. Of each resource the first one may hold any amount."""
     return all(not have or have + want <= share * whole for have, want, whole in zip(taken, more, capacity, strict=True))
 
@@ -115,10 +119,10 @@ def within(taken: Vector, more: Vector, capacity: Vector, share: float) -> bool:
 
 def times_known(job: Job) -> Iterable[str]:
     """Describe what is known of each configuration of a job."""
-    missing = unsampled(job)
+    missing = unsampled_configurations(job)
     for number, spec in enumerate(job.spec.in_each_configuration()):
         parts = [part for part in job.estimates if part.configuration == number]
-        of = expected(parts)
+        of = combine_estimates(parts)
         name = f"configuration {number}"
         if is_impossible(job, number):
             yield f"{name} never ({parts[-1].detail})"

@@ -10,7 +10,7 @@ from scheduler_service.core.model import Job, JobSpec, Reason
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.configuration_times import Known
-from scheduler_service.policies.allox.slots import Held, Kinds, held, left
+from scheduler_service.policies.allox.slots import Held, Kinds, collect_held, without_reserved
 from scheduler_service.policies.placing.closest import pack_closely
 from scheduler_service.policies.placing.first_fit import no_room, offered_to, place_on
 from scheduler_service.policies.placing.joining import join
@@ -30,7 +30,7 @@ class SiteSlots:
     def kinds(self, spec: JobSpec) -> Sequence[int]:
         return (self._kinds.number(self._known.need(spec)),)
 
-    def where(self, _kind: int) -> str:
+    def place_of_kind(self, _kind: int) -> str:
         return ""
 
     def is_free(self, kind: int) -> bool:
@@ -39,7 +39,7 @@ class SiteSlots:
     def free_at(self, kind: int) -> Ints:
         now = self._state.cluster.clock_us
         if self._held is None:
-            self._held = held(self._state, now, self._unknown_us)
+            self._held = collect_held(self._state, now, self._unknown_us)
         return self._kinds.free_at(self._kinds.kinds[kind], self._held, now)
 
     def share(self, spec: JobSpec) -> float:
@@ -70,7 +70,7 @@ class Site:
 
     def place(self, one: Job) -> Place | None:
         """The place where a job that has one configuration alone has room; None: there is no room."""
-        return _place(self._state, one, self._kinds.of(one.spec).reserved)
+        return _place(self._state, one, self._kinds.kind_of(one.spec).reserved)
 
     def start(self, one: Job, _where: str, why: str) -> Generator[Plan, str | None, bool]:
         action = self.place(one)
@@ -79,7 +79,7 @@ class Site:
     def tell(self, jobs: Sequence[Job]) -> Proposals:
         possible: dict[tuple[int, ...], bool] = {}
         for job in jobs:
-            needs = self._known.of(job).needs
+            needs = self._known.ways_of(job).needs
             if needs not in possible:
                 possible[needs] = any(map(self.has_slots, needs))
             if job.reason is not Reason.NO_ROOM or not possible[needs]:
@@ -96,7 +96,7 @@ def _place(state: State, one: Job, reserved: int) -> Place | None:
     if (joined := join(state, one, avoid=one.avoid)) is not None:
         return joined
     tasks = one.spec.tasks()
-    offered = left(offered_to(state, one), reserved)
+    offered = without_reserved(offered_to(state, one), reserved)
     if one.avoid:
         without = offered.copy()
         without[:, list(one.avoid)] = -1

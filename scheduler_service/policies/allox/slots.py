@@ -48,7 +48,7 @@ class Held(NamedTuple):
     until: Ints
 
 
-def held(state: State, now: Micros, unknown_us: Micros) -> Held:
+def collect_held(state: State, now: Micros, unknown_us: Micros) -> Held:
     """Collect what runs hold, until their expected ends (`remaining_time.expected_end`)."""
     rows = []
     for job_id in first_of_each(state, state.active):
@@ -88,19 +88,19 @@ class Kinds:
     def has_slots(self, need: int) -> bool:
         """Whether the nodes that are open would have a slot of this kind if they were empty."""
         kind = self.kinds[self.number(need)]
-        is_open = self._state.free_resources.offered(kind.among)[0] >= 0
+        is_open = self._state.free_resources.offered_resources(kind.among)[0] >= 0
         return bool(np.where(is_open, kind.seats, 0).sum() >= kind.tasks)
 
-    def of(self, spec: JobSpec) -> Kind:
+    def kind_of(self, spec: JobSpec) -> Kind:
         """The kind of slot that a spec without alternatives runs on."""
         return self.kinds[self.number(self._known.need(spec))]
 
     def _kind(self, spec: JobSpec, tasks: Sequence[Vector]) -> Kind:
         need = max(tasks, key=_size)
-        among = self._state.among(spec)
+        among = self._state.suitable_for(spec)
         capacities = self._state.free_resources.capacities(among)
         for reserved in (0,) if spec.demand.devices else (self._reserved, 0):
-            seats = _seats(need, left(capacities, reserved))
+            seats = _seats(need, without_reserved(capacities, reserved))
             if seats.sum() >= len(tasks):
                 return Kind(need, len(tasks), among, seats, reserved)
         smallest = Vector(*map(min, *tasks)) if len(tasks) > 1 else need
@@ -110,22 +110,22 @@ class Kinds:
         """The dominant share of a configuration (section 3.3.2): the devices of those on all nodes that suit it, or the CPUs if
         it has no devices, or the memory; the largest of these parts. (The paper's m_c in the share of a configuration on GPUs
         is a slip for m_g.)"""
-        capacities = self._state.free_resources.capacities(self._state.among(spec))
+        capacities = self._state.free_resources.capacities(self._state.suitable_for(spec))
         whole, demand = Vector(*capacities.sum(axis=1).tolist()), spec.demand
         main = (demand.devices, whole.devices) if demand.devices else (demand.cpu_milli, whole.cpu_milli)
         return max(_part(*main), _part(demand.memory_mib, whole.memory_mib))
 
     def is_free(self, kind: Kind) -> bool:
         """Whether a slot of the kind is free now."""
-        return int(self._free(kind, self._state.free_resources.offered(kind.among)).sum()) >= kind.tasks
+        return int(self._free(kind, self._state.free_resources.offered_resources(kind.among)).sum()) >= kind.tasks
 
     def _free(self, kind: Kind, offered: Ints) -> Ints:
         """For each node, the number of tasks that it has room for now."""
-        return np.minimum(np.where(offered[0] >= 0, _seats(kind.need, left(offered, kind.reserved)), 0), kind.seats)
+        return np.minimum(np.where(offered[0] >= 0, _seats(kind.need, without_reserved(offered, kind.reserved)), 0), kind.seats)
 
     def free_at(self, kind: Kind, runs: Held, now: Micros) -> Ints:
         """When each slot of the kind is free, the first one first; those that are free now, now."""
-        offered = self._state.free_resources.offered(kind.among)
+        offered = self._state.free_resources.offered_resources(kind.among)
         is_open = offered[0] >= 0
         seats, free = np.where(is_open, kind.seats, 0), self._free(kind, offered)
         times = [np.full(int(free.sum()), now, np.int64)]
@@ -136,14 +136,14 @@ class Kinds:
             starts = np.flatnonzero(np.diff(node, prepend=-1))
             before = np.repeat(starts, np.diff(starts, append=len(node)))
             freed = total - (total[:, before] - runs.amount[:, behind][:, before])
-            then = np.minimum(_seats(kind.need, left(offered[:, node] + freed, kind.reserved)), seats[node])
+            then = np.minimum(_seats(kind.need, without_reserved(offered[:, node] + freed, kind.reserved)), seats[node])
             last = np.where(np.arange(len(node)) == before, free[node], np.concatenate(([0], then[:-1])))
             times.append(np.repeat(until, np.maximum(then - last, 0)))
         found = np.sort(np.concatenate(times))
         return found[kind.tasks - 1 :: kind.tasks]
 
 
-def left(amounts: Ints, reserved: int) -> Ints:
+def without_reserved(amounts: Ints, reserved: int) -> Ints:
     """(3, nodes): these amounts without the CPU that is reserved for each free device."""
     if not reserved:
         return amounts

@@ -19,7 +19,7 @@ from scheduler_service.policies.explain.explanation import (
     Blocker,
     Explanation,
     Victim,
-    counted,
+    count_text,
     kept_waiting,
     waiting_for_victims,
 )
@@ -36,9 +36,9 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
     vc = state.vcs.rows.get(state.vc_ids.get(job.spec.vc, 0))
     if vc is None:
         return Explanation((Blocker(Reason.NEVER_IN_QUOTA, f"there is no virtual cluster {job.spec.vc}"),))
-    before = list(_before(state, vc, job))
+    before = list(_jobs_before(state, vc, job))
     ahead = tuple(other.id for other in before[:AHEAD_SHOWN])
-    behind = f"{counted(len(before), 'job')} before it in virtual cluster {vc.name}"
+    behind = f"{count_text(len(before), 'job')} before it in virtual cluster {vc.name}"
     if job.id in state.earmarks_of:
         return waiting_for_victims(state, job)  # those before it do not hold it up
     victims: tuple[Victim, ...] = ()
@@ -84,7 +84,7 @@ def _waits_for_cells(state: State, vc: VirtualCluster, job: Job) -> Iterator[Blo
         yield blocker
 
 
-def _before(state: State, vc: VirtualCluster, job: Job) -> Iterator[Job]:
+def _jobs_before(state: State, vc: VirtualCluster, job: Job) -> Iterator[Job]:
     """Jobs of its virtual cluster that are served before it, and hold it up: without those that wait for others to leave, those
     that wait for cells that there never will be, and those that wait for cells of other pools or pins."""
     pools, lane = state.pools, lanes_of(job)[0]
@@ -108,16 +108,16 @@ def _served_before(state: State, vc: VirtualCluster, lane: Lane, job: Job) -> It
     mine, chosen = state.queue_key(job), stages_within(vc.policy)
     parts = -1 if chosen.starts is not None and lane is not Lane.OPPORTUNISTIC else None
 
-    def before(lane: Lane) -> Iterable[QueueKey]:
+    def keys_before(lane: Lane) -> Iterable[QueueKey]:
         return takewhile(lambda key: mine is not None and key[:parts] < mine[:parts], state.waiting(vc.name, lane))
 
     if lane is Lane.OPPORTUNISTIC:
         in_turn = [other.id for other in looked_at(state, vc)]
-        return in_turn[: in_turn.index(job.id)] if job.id in in_turn else (key[-1] for key in before(lane))
+        return in_turn[: in_turn.index(job.id)] if job.id in in_turn else (key[-1] for key in keys_before(lane))
     if not chosen.trials_first:
-        keys: Iterable[QueueKey] = merge(before(Lane.TRIAL), before(Lane.BEST_EFFORT))
+        keys: Iterable[QueueKey] = merge(keys_before(Lane.TRIAL), keys_before(Lane.BEST_EFFORT))
     elif lane is Lane.TRIAL:
-        keys = before(lane)
+        keys = keys_before(lane)
     else:
-        keys = chain(state.waiting(vc.name, Lane.TRIAL), before(lane))
+        keys = chain(state.waiting(vc.name, Lane.TRIAL), keys_before(lane))
     return (key[-1] for key in keys)

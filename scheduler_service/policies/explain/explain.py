@@ -18,10 +18,10 @@ from scheduler_service.core.model.values import SECOND, ZERO, Micros, Vector
 from scheduler_service.core.operations.moving_parked import may_move
 from scheduler_service.core.operations.parking import BY_USER
 from scheduler_service.core.operations.resuming import what_holds_up
-from scheduler_service.core.state.eligibility import Spared, claim_of, spared
+from scheduler_service.core.state.eligibility import Spared, claim_of, spared_reason
 from scheduler_service.core.state.queue_keys import OWN_LANES, PAUSES, Lane, own_lane, startable
 from scheduler_service.core.state.resources.packing import largest_first, pack
-from scheduler_service.core.state.resources.suitable_nodes import asked, describe
+from scheduler_service.core.state.resources.suitable_nodes import describe, node_requirements
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.cells import explain_in_cells
 from scheduler_service.policies.explain.explanation import (
@@ -31,7 +31,7 @@ from scheduler_service.policies.explain.explanation import (
     Estimate,
     Explanation,
     Victim,
-    counted,
+    count_text,
     kept_waiting,
     waiting_for_victims,
 )
@@ -60,12 +60,12 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
         return Explanation(aside, joined=joined_by(state, job))
     blockers = list(_own_reasons(state, job))
     if blockers:
-        return Explanation(tuple(blockers), estimate=_after(job, blockers))
+        return Explanation(tuple(blockers), estimate=_estimate_after_pause(job, blockers))
     if job.spec.vc:
         return explain_in_cells(state, job)
-    before = [other for other in _before(state, job, stages) if may_delay(state, job, other)]
+    before = [other for other in _jobs_before(state, job, stages) if may_delay(state, job, other)]
     if before:
-        blockers.append(Blocker(Reason.BEHIND, f"{counted(len(before), 'job')} before it", before[0].id))
+        blockers.append(Blocker(Reason.BEHIND, f"{count_text(len(before), 'job')} before it", before[0].id))
     ahead = tuple(other.id for other in before[:AHEAD_SHOWN])
     if job.id in state.earmarks_of:
         return waiting_for_victims(state, job)  # those before it do not hold it up
@@ -81,7 +81,7 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
         plan = stages.victims.choose(state, job, rng)
         if plan is None:
             if state.free_resources.any_open():
-                guarded = _guarded(state, now)
+                guarded = _guarded_text(state, now)
                 each = why_spared(state, job, stages.victims.cap, SPARED_SHOWN)
                 blockers.append(Blocker(Reason.NOTHING_TO_PREEMPT, "; ".join(filter(None, (NOT_ENOUGH, guarded, each)))))
         else:
@@ -99,14 +99,14 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
     return Explanation(tuple(blockers), len(before), ahead, decision, victims, when)
 
 
-def _guarded(state: State, now: Micros) -> str:
+def _guarded_text(state: State, now: Micros) -> str:
     """Describe the runs that no trial may preempt yet; empty if no run is guarded."""
     runs = (run for job_id in state.active for run in state.runs_of(job_id) if state.free_resources.is_open(run.node))
-    guarded = (run for run in runs if spared(state, run, state.jobs.rows[run.job_id]) is Spared.GUARDED)
+    guarded = (run for run in runs if spared_reason(state, run, state.jobs.rows[run.job_id]) is Spared.GUARDED)
     if not (until := [run.guarded_us for run in guarded if run.guarded_us is not None]):
         return ""
     first = max(0, -(-(min(until) - now) // SECOND))
-    return f"{counted(len(until), 'run')} within the guaranteed run time (min_run), the first for {first} s more"
+    return f"{count_text(len(until), 'run')} within the guaranteed run time (min_run), the first for {first} s more"
 
 
 def _set_aside(job: Job) -> str:
@@ -137,13 +137,13 @@ def _as_many_as_may(state: State, array_id: int) -> str:
     return f"{told}; {aside} of them suspended" if aside else told
 
 
-def _after(job: Job, blockers: list[Blocker]) -> Estimate | None:
+def _estimate_after_pause(job: Job, blockers: list[Blocker]) -> Estimate | None:
     if job.eligible_us is not None and len(blockers) == 1:
         return Estimate(job.eligible_us, "the pause before its retry; then it queues")
     return None
 
 
-def _before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
+def _jobs_before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
     """Jobs that are served before it, in order; none if the job is in no queue."""
     mine = state.queue_key(job)
     if mine is None:
@@ -170,12 +170,12 @@ def _no_room(state: State, job: Job, several: bool) -> Blocker:
         need = tasks[rank]
         if pack((need,), offered) is None:
             break
-    among = state.among(job.spec)
+    among = state.suitable_for(job.spec)
     ids = (node for node in state.node_ids.values() if among is None or among.bits >> node & 1)
     nodes = [state.nodes.rows[node] for node in ids]
     open_nodes = [node for node in nodes if state.free_resources.is_open(node.id)]
     closest = max(open_nodes, key=lambda node: (_share(Vector(*offered[:, node.id].tolist()), need), -node.id), default=None)
-    wait, asks = no_room(state, job), asked(job.spec)
+    wait, asks = no_room(state, job), node_requirements(job.spec)
     parts = (
         f"configuration {job.configuration}" if several else "",
         f"it needs a node that {describe(asks)}" if asks is not None and not wait.detail else "",
@@ -200,7 +200,7 @@ def _none_open(nodes: Sequence[Node]) -> str:
     drained = sum(node.drained_us is not None for node in nodes)
     silent = len(nodes) - drained
     kinds = ((drained, "drained"), (silent, "silent"))
-    return f"{NONE_OPEN}: " + ", ".join(f"{counted(number, 'node')} {how}" for number, how in kinds if number)
+    return f"{NONE_OPEN}: " + ", ".join(f"{count_text(number, 'node')} {how}" for number, how in kinds if number)
 
 
 def _share(free: Vector, need: Vector) -> float:
@@ -212,7 +212,7 @@ def explain_parked(state: State, job: Job, operation: Operation) -> Explanation:
     """Explain what a parked job waits for: its user, or the jobs that have its devices. While it is being parked, resumed or
     moved, nothing keeps it."""
     match operation.phase:
-        case OperationPhase.PARKED if not operation.noted(BY_USER):
+        case OperationPhase.PARKED if not operation.note_of(BY_USER):
             where = "its devices, or others," if may_move(state, operation) else "its devices"
             why = f"another job has its place; it goes on when {where} are idle and nobody who outranks it waits"
             holder = next((one.job_id for one in what_holds_up(state, state.runs_of(job.id))), 0)

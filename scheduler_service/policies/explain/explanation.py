@@ -68,7 +68,7 @@ def kept_waiting(job: Job) -> Blocker:
 def waiting_for_victims(state: State, job: Job) -> Explanation:
     """Explain why a job that has earmarks waits."""
     leaving = tuple(Victim(key, 0.0) for key in _leaving(state, job))
-    blocker = Blocker(Reason.WAITING_FOR_VICTIMS, f"{counted(len(leaving), 'run')} leaving for it")
+    blocker = Blocker(Reason.WAITING_FOR_VICTIMS, f"{count_text(len(leaving), 'run')} leaving for it")
     return Explanation((blocker,), victims=leaving, estimate=_when_they_leave(state, leaving))
 
 
@@ -80,7 +80,7 @@ def number_of(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def counted(count: int, what: str) -> str:
+def count_text(count: int, what: str) -> str:
     """Format a count with its noun and verb.
 
     >>> counted(1, "job"), counted(2, "job")

@@ -59,15 +59,15 @@ def estimate(state: State, job: Job, before: list[Job], now: Micros, stages: Sta
     arrays = {array.id: _Elements(array) for array in (*before, *aside.values()) if array.elements is not None}
     ends, known, unknown = _ends(state, now)
     heapify(ends)
-    offered = state.free_resources.offered().copy()
+    offered = state.free_resources.offered_resources().copy()
     take_promised(state, job, offered)
     at, line, endless = now, [*before, job], 0
     for look in range(LOOKS):
         head = line[0]
-        found = _fit(state, head, offered)
+        found = _first_fit(state, head, offered)
         if found is None:
             if not ends:
-                return Estimate(None, _never(state, head, job, unknown, endless), unknown)
+                return Estimate(None, _why_unforeseen(state, head, job, unknown, endless), unknown)
             at, _, _, array, freed = heappop(ends)
             for node, demand in freed:
                 offered[:, node] += demand
@@ -125,7 +125,7 @@ def _ends(state: State, now: Micros) -> tuple[list[_End], int, int]:
     return ends, len(ends), unknown
 
 
-def _never(state: State, head: Job, job: Job, unknown: int, endless: int) -> str:
+def _why_unforeseen(state: State, head: Job, job: Job, unknown: int, endless: int) -> str:
     """Why nothing is foreseen: `head`, which is the job or one before it, finds no room when all has ended of which it is known
     when it does."""
     whose = [*([number_of(unknown, "run")] if unknown else []), *([f"{number_of(endless, 'job')} ahead"] if endless else [])]
@@ -137,13 +137,13 @@ def _never(state: State, head: Job, job: Job, unknown: int, endless: int) -> str
 
 def may_fit(state: State, job: Job) -> bool:
     """Whether it finds room on the open nodes when nothing runs there any more."""
-    return _fit(state, job, _empty(state)) is not None
+    return _first_fit(state, job, _empty(state)) is not None
 
 
-def _fit(state: State, job: Job, offered: NDArray[np.int64]) -> tuple[Job, tuple[tuple[int, Vector], ...]] | None:
+def _first_fit(state: State, job: Job, offered: NDArray[np.int64]) -> tuple[Job, tuple[tuple[int, Vector], ...]] | None:
     """The first of its configurations that fits, and what its tasks then take of which nodes; None: none fits."""
     for one in job.in_each_configuration():
-        among, tasks = state.among(one.spec), one.spec.tasks()
+        among, tasks = state.suitable_for(one.spec), one.spec.tasks()
         nodes = pack(tasks, offered.copy() if among is None else np.where(among.mask, offered, -1))
         if nodes is not None:
             return one, tuple(zip(nodes, tasks, strict=True))
@@ -152,7 +152,7 @@ def _fit(state: State, job: Job, offered: NDArray[np.int64]) -> tuple[Job, tuple
 
 def _empty(state: State) -> NDArray[np.int64]:
     """(3, nodes + 1): what each node will have free when nothing runs and nothing is kept; what is faulty is not."""
-    offered = state.free_resources.offered().copy()
+    offered = state.free_resources.offered_resources().copy()
     for run in state.runs.rows.values():
         if state.free_resources.is_open(run.node):
             offered[:, run.node] += holding(state, run)

@@ -31,7 +31,7 @@ from scheduler_service.policies.fair_share.rules import (
     member_of_subject,
     memos_about,
     period_subject,
-    quoted,
+    quote_project,
     remember,
     rules_of,
     spent_of,
@@ -65,7 +65,7 @@ def introduce(state: State, job: Job, rules: Rules) -> Iterator[Remember]:
     if period is not None and period.value != (rules.fingerprint,):
         yield from _renew(state, member.vc, rules)
     if (NAME, member.level_subject) not in state.memos.rows:
-        others = memos_about(state, member.vc, f"level/{quoted(member.project)}")
+        others = memos_about(state, member.vc, f"level/{quote_project(member.project)}")
         project = next((levels_of(memo).project for _, memo in others), NOTHING)
         yield remember(member.level_subject, Levels(project))
 
@@ -85,7 +85,7 @@ def _charge(state: State, member: Member, rules: Rules) -> Iterator[Remember]:
     spent, rate = spent_of(state.memos.rows.get(at)), rules.rate(held_by(state, member))
     if spent.rate == rate:
         return
-    yield remember(member.usage_subject, Spent(now, rules.used(spent, now), rate))
+    yield remember(member.usage_subject, Spent(now, rules.usage_at(spent, now), rate))
     period = state.memos.rows.get((NAME, period_subject(member.vc)))
     soon = _next_period(now, rules)
     if period is None or not (period.due or (period.due_us is not None and period.due_us <= soon)):
@@ -104,7 +104,7 @@ def _renew(state: State, vc: str, rules: Rules) -> Iterator[Remember]:
     for member, memo in memos_about(state, vc, "usage"):
         spent, rate = spent_of(memo), rules.rate(held_by(state, member))
         if spent.rate != rate:  # with other settings, another user may be charged for a job
-            spent = Spent(now, rules.used(spent, now), rate)
+            spent = Spent(now, rules.usage_at(spent, now), rate)
             yield remember(member.usage_subject, spent)
         if spent.rate or time_until(spent.usage, DEVICE_SECOND, rules.half_life) > now - spent.at:
             kept[member] = spent
@@ -126,7 +126,7 @@ def _renew(state: State, vc: str, rules: Rules) -> Iterator[Remember]:
 def _level(spent: Spent, now: Micros, rules: Rules) -> Level:
     """The level of a usage. While nothing accrues, it is that of the end of accrual, so that rounding does not change it."""
     at = now if spent.rate else spent.at
-    return level(rules.used(spent, at), at, rules.half_life)
+    return level(rules.usage_at(spent, at), at, rules.half_life)
 
 
 def _levels_of_projects(members: Mapping[Member, Spent], now: Micros, rules: Rules) -> dict[str, Level]:
@@ -136,7 +136,7 @@ def _levels_of_projects(members: Mapping[Member, Spent], now: Micros, rules: Rul
     levels = {}
     for project, each in by_project.items():
         at = now if any(spent.rate for spent in each) else max(spent.at for spent in each)
-        used = level(sum(rules.used(spent, at) for spent in each), at, rules.half_life)
+        used = level(sum(rules.usage_at(spent, at) for spent in each), at, rules.half_life)
         levels[project] = _for_shares(used, rules.project_shares(project))
     return levels
 

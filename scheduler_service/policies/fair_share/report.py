@@ -67,7 +67,7 @@ def _usage(state: State, vc: str, now: Micros, rules: Rules) -> dict[Member, Usa
         if (NAME, member.level_subject) in state.subjects:
             used[member] = 0
     for member, memo in memos_about(state, vc, "usage"):
-        used[member] = rules.used(spent_of(memo), now)
+        used[member] = rules.usage_at(spent_of(memo), now)
     return used
 
 

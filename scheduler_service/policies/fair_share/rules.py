@@ -13,7 +13,7 @@ from zlib import crc32
 
 from scheduler_service.core.messages import Remember
 from scheduler_service.core.model import Job
-from scheduler_service.core.model.memo import Memo, shared
+from scheduler_service.core.model.memo import Memo, shared_subject
 from scheduler_service.core.model.values import SECOND, WHOLE, ZERO, Micros, Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.fair_share.usage import DEVICE, NOTHING, Level, Usage, logarithm, usage_after
@@ -43,7 +43,7 @@ class Settings(NamedTuple):
     """Shares of projects: project.vision."""
 
 
-def quoted(project: str) -> str:
+def quote_project(project: str) -> str:
     """As a part of a subject. In a trace the name of a project may have a slash."""
     return quote(project, safe="")
 
@@ -57,11 +57,11 @@ class Member(NamedTuple):
 
     @property
     def usage_subject(self) -> str:
-        return shared(self.vc, f"usage/{quoted(self.project)}/{self.user}")
+        return shared_subject(self.vc, f"usage/{quote_project(self.project)}/{self.user}")
 
     @property
     def level_subject(self) -> str:
-        return shared(self.vc, f"level/{quoted(self.project)}/{self.user}")
+        return shared_subject(self.vc, f"level/{quote_project(self.project)}/{self.user}")
 
 
 class Spent(NamedTuple):
@@ -113,7 +113,7 @@ class Rules(NamedTuple):
         """The rate at which resources are charged: devices are in millionths, and CPUs those of runs without devices."""
         return held.devices * DEVICE // WHOLE + held.cpu_milli * DEVICE // self.cpu_milli_per_device
 
-    def used(self, spent: Spent, at: Micros) -> Usage:
+    def usage_at(self, spent: Spent, at: Micros) -> Usage:
         return usage_after(spent.usage, spent.rate, at - spent.at, self.half_life)
 
 
@@ -155,7 +155,7 @@ def log_of_shares(shares: float) -> int:
 
 def period_subject(vc: str) -> str:
     """The subject of the memo that is due when levels are to be renewed."""
-    return shared(vc, "period")
+    return shared_subject(vc, "period")
 
 
 def spent_of(memo: Memo | None) -> Spent:
@@ -180,7 +180,7 @@ def member_of_subject(subject: str) -> Member:
 
 def memos_about(state: State, vc: str, kind: str) -> Iterator[tuple[Member, Memo]]:
     """The members of whom there is a memo of this kind (usage or level), in order. Looks at all memos."""
-    prefix, rows = shared(vc, f"{kind}/"), state.memos.rows
+    prefix, rows = shared_subject(vc, f"{kind}/"), state.memos.rows
     for at in sorted(at for at in rows if at[0] == NAME and at[1].startswith(prefix)):
         yield member_of_subject(at[1]), rows[at]
 

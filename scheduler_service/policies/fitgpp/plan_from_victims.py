@@ -38,7 +38,7 @@ def plan_for(field: Field, scores: Scores, settings: PreemptionSettings, rule: s
         max_size=scores.max_size,
         max_grace_us=scores.max_grace_us,
         considered=len(np.unique(field.unit)) if field.gangs.any() else len(field.job),
-        candidates=_shown(field, scores),
+        candidates=_shown_candidates(field, scores),
     )
     preemptions = tuple(Preempt(job, trial.id, settings.cap, decision) for job in field.victims)
     earmarks = []
@@ -52,11 +52,11 @@ def plan_for(field: Field, scores: Scores, settings: PreemptionSettings, rule: s
     return (*preemptions, *earmarks)
 
 
-def _shown(field: Field, scores: Scores) -> tuple[CandidateScore, ...]:
+def _shown_candidates(field: Field, scores: Scores) -> tuple[CandidateScore, ...]:
     """The chosen runs and those of lowest score, lowest first."""
     c, state = field.state.candidates, field.state
     chosen = np.isin(field.unit, field.chosen)
-    alone = _alone(field)
+    alone = _suffices_alone(field)
     shown = np.nonzero(_lowest(scores.score, -field.job) | chosen)[0]
     rows = []
     for i in shown[np.lexsort((-field.job[shown], scores.score[shown]))].tolist():
@@ -80,9 +80,9 @@ def _shown(field: Field, scores: Scores) -> tuple[CandidateScore, ...]:
     return tuple(rows)
 
 
-def _alone(field: Field) -> Mask:
+def _suffices_alone(field: Field) -> Mask:
     """Eqn 2 for the trial's largest task, with what was free before any run was preempted."""
-    offered = field.state.free_resources.offered(field.state.among(field.trial.spec))
+    offered = field.state.free_resources.offered_resources(field.state.suitable_for(field.trial.spec))
     enough: Mask = np.ones(len(field.job), dtype=np.bool_)
     for resource, need in enumerate(field.need(field.ranks()[0])):
         enough &= field.demand[resource] + offered[resource].take(field.node) >= need

@@ -32,7 +32,7 @@ def preempting(choice: Choice, rank: Ranking = at_random, alone: Ranking | None 
         def victims(state: State, trial: Job, rng: Rng) -> Plan | None:
             return choice(state, trial, settings, rng)
 
-        def ranked(state: State, trial: Job, able: Sequence[Job], rng: Rng) -> Ranked:
+        def rank_with_settings(state: State, trial: Job, able: Sequence[Job], rng: Rng) -> Ranked:
             return rank(state, trial, able, settings, rng)
 
         def ranked_alone(state: State, trial: Job, able: Sequence[Job], rng: Rng) -> Ranked:
@@ -43,7 +43,7 @@ def preempting(choice: Choice, rank: Ranking = at_random, alone: Ranking | None 
         serve = backfill.serve if options.backfill else in_order.serve_strictly if settings.in_order else in_order.serve
         return Stages(
             serve_trials(chosen, serve, settings),
-            victims=Victims(chosen, ranked, None if alone is None else ranked_alone, cap=settings.cap),
+            victims=Victims(chosen, rank_with_settings, None if alone is None else ranked_alone, cap=settings.cap),
             trials_first=True,
             passed_by=lambda state: passed_by(state, settings),
         )

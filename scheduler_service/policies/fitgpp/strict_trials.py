@@ -17,7 +17,7 @@ from scheduler_service.policies.placing.first_fit import (
     no_room,
     place_on_earmarks,
     place_on_first_node,
-    queued,
+    queued_job,
     start_on_earmarks,
 )
 from scheduler_service.policies.queueing.in_order import not_looked_at
@@ -58,7 +58,7 @@ def trials_in_order(victims: Choose, serve: Serve, cap: int | None = None) -> Po
 def _serve_first(state: State, victims: Choose, cap: int | None, rng: Rng) -> Generator[Plan, str | None, bool]:
     """Trials in order, until one does not fit; whether nothing could be preempted for that one."""
     skip = 0
-    while (trial := queued(state, Lane.TRIAL, skip)) is not None:
+    while (trial := queued_job(state, Lane.TRIAL, skip)) is not None:
         action = place_on_first_node(state, trial)
         if action is not None:
             skip += (yield (action,)) is not None  # refused: it stays where it is

@@ -36,10 +36,10 @@ def _share(state: State, trial: Job, settings: PreemptionSettings, by: Micros | 
     """A plan that waits for runs that stop for no other job and are gone by then (None: at any time), if they make room."""
     if by is not None and _longest_wait(state) > by:
         return None  # another trial waits for longer: what becomes free before is its, and this one would come too late
-    offered, tasks = state.free_resources.offered(state.among(trial.spec)).copy(), trial.spec.tasks()
+    offered, tasks = state.free_resources.offered_resources(state.suitable_for(trial.spec)).copy(), trial.spec.tasks()
     leaving: list[Run] = []
-    for run in sorted(_leaving_for_nobody(state, trial), key=lambda run: (_gone(run), run.key)):
-        if by is not None and _gone(run) > by:
+    for run in sorted(_leaving_for_nobody(state, trial), key=lambda run: (_exit_limit(run), run.key)):
+        if by is not None and _exit_limit(run) > by:
             return None
         offered[:, run.node] += run.demand
         leaving.append(run)
@@ -56,7 +56,7 @@ def _leaving_for_nobody(state: State, trial: Job) -> list[Run]:
     """Stopping runs that no job waits for, on nodes that the trial may use. Not those that are long overdue: it is unknown when
     they will be gone, and they would come first. Not members of share groups: what one releases depends on the others."""
     late = state.cluster.clock_us - TOO_LATE
-    told = [run for run in state.runs.rows.values() if run.stop_us is not None and _gone(run) > late]
+    told = [run for run in state.runs.rows.values() if run.stop_us is not None and _exit_limit(run) > late]
     return [
         run
         for run in told
@@ -70,10 +70,10 @@ def _leaving_for_nobody(state: State, trial: Job) -> list[Run]:
 def _longest_wait(state: State) -> Micros:
     """When the last run has left that some trial waits for."""
     promised = (state.runs.rows[key] for key in state.promised_by)
-    return max(map(_gone, promised), default=0)
+    return max(map(_exit_limit, promised), default=0)
 
 
-def _gone(run: Run) -> Micros:
+def _exit_limit(run: Run) -> Micros:
     """When a run that was told to stop has exited, at the latest."""
     return (run.stop_us or 0) + run.stop_grace_us
 

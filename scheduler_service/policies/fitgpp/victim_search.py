@@ -36,7 +36,7 @@ class Field:
         self.size, self.grace = c.size.take(slots), c.grace.take(slots)
         self.demand: NDArray[np.int64] = c.demand.take(slots, axis=1)
         self.under_cap: Mask = c.count.take(slots) < cap
-        self.offered: NDArray[np.int64] = state.free_resources.offered(state.among(trial.spec))
+        self.offered: NDArray[np.int64] = state.free_resources.offered_resources(state.suitable_for(trial.spec))
         self.victims: list[int] = []
         """Jobs, in the order in which they were chosen; with each go the others of its share group."""
         self.chosen: list[int] = []
@@ -128,15 +128,15 @@ def field_for(state: State, trial: Job, cap: int) -> Field | None:
     if claim is None:
         return None
     used = slice(0, c.used)
-    offered = state.free_resources.offered(state.among(trial.spec))
+    offered = state.free_resources.offered_resources(state.suitable_for(trial.spec))
     mask = (c.job[used] > 0) & (offered[2].take(c.node[used]) >= 0) & RULES[claim].outranks(c.priority[used], trial.priority)
     slots = np.nonzero(mask)[0]
     if c.gangs and len(slots):
-        slots = _whole(state, slots)
+        slots = _whole_units(state, slots)
     return Field(state, trial, slots, cap) if len(slots) else None
 
 
-def _whole(state: State, slots: NDArray[np.intp]) -> NDArray[np.intp]:
+def _whole_units(state: State, slots: NDArray[np.intp]) -> NDArray[np.intp]:
     """Leave out units of which some task cannot be stopped now, as on a silent node. The order is that of jobs and ranks: a
     unit's size is a sum of fractions, whose last bits depend on their order, and that of the slots depends on history."""
     c = state.candidates
@@ -162,7 +162,7 @@ def draw(field: Field, rank: int, order: Iterable[int], sparing: bool = True) ->
         room[node] = add(had, Vector(*field.demand[:, place].tolist()))
         drawn.append(place)
         if fits(need, room[node]):
-            for chosen in _needed(field, need, room[node], drawn, node) if sparing else drawn:
+            for chosen in _needed_victims(field, need, room[node], drawn, node) if sparing else drawn:
                 field.release(chosen)
             return field.place_task(rank)
     return False
@@ -205,7 +205,7 @@ def _promising(field: Field, rank: int, places: NDArray[np.intp]) -> Mask:
     return promising
 
 
-def _needed(field: Field, demand: Vector, room: Vector, drawn: list[int], node: int) -> list[int]:
+def _needed_victims(field: Field, demand: Vector, room: Vector, drawn: list[int], node: int) -> list[int]:
     """Those drawn on this node; leaves out, first drawn first, every run without which there is room all the same."""
     kept = []
     for place in drawn:

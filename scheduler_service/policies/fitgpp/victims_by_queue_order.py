@@ -12,8 +12,8 @@ from scheduler_service.core.messages import AddEarmark, Plan, Preempt, Rng
 from scheduler_service.core.model import Decision, Job
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.values import ZERO, Vector, add, fits
-from scheduler_service.core.state.eligibility import claim_of, spared, why_not
-from scheduler_service.core.state.holdings import holding, runs_together, together
+from scheduler_service.core.state.eligibility import claim_of, spared_reason, why_not
+from scheduler_service.core.state.holdings import holding, jobs_together, runs_together
 from scheduler_service.core.state.queue import NOBODY
 from scheduler_service.core.state.resources.packing import pack
 from scheduler_service.core.state.state import State
@@ -27,7 +27,9 @@ def victims_by_queue_order(rule: str, spares: Callable[[State, Job], bool] = lam
     jobs the policy's own budget spares."""
 
     def choose(state: State, job: Job, _rng: Rng) -> Plan | None:
-        others = (other for other in behind(state, job) if not any(spares(state, one) for one in _jobs_with(state, other)))
+        others = (
+            other for other in running_behind(state, job) if not any(spares(state, one) for one in _jobs_with(state, other))
+        )
         return make_room(state, job, others, rule)
 
     return Victims(in_any_configuration(choose), last_first, spares=spares)
@@ -38,7 +40,7 @@ def last_first(state: State, _job: Job, able: Sequence[Job], _rng: Rng) -> Ranke
     return Ranked(sorted(able, key=state.place_of, reverse=True))
 
 
-def behind(state: State, job: Job) -> Iterator[Job]:
+def running_behind(state: State, job: Job) -> Iterator[Job]:
     """Jobs that run and may be preempted for this one because they are behind it in the order of the queue, the last in the
     order first. Costs what is looked at."""
     if claim_of(state, job) is not Claim.REORDER:
@@ -54,7 +56,7 @@ def behind(state: State, job: Job) -> Iterator[Job]:
 
 def _jobs_with(state: State, job: Job) -> list[Job]:
     """The job, and those that are preempted with it."""
-    return [state.jobs.rows[job_id] for job_id in together(state, job.id)]
+    return [state.jobs.rows[job_id] for job_id in jobs_together(state, job.id)]
 
 
 def may_preempt(state: State, job: Job, other: Job) -> bool:
@@ -68,7 +70,7 @@ def _may_preempt(state: State, job: Job, other: Job) -> bool:
         claim is not None
         and why_not(state, claim, job, other, runs) is None
         and other.id not in state.unreachable
-        and all(spared(state, run, other) is None for run in runs)
+        and all(spared_reason(state, run, other) is None for run in runs)
     )
 
 
@@ -76,33 +78,33 @@ def make_room(state: State, job: Job, order: Iterable[Job], rule: str) -> Plan |
     """Preempts jobs in this order until the job fits on the nodes, and keeps what they release. None: all of them together do
     not make room. Of those that were chosen the ones that came last in the order are spared first, if they are not needed."""
     tasks = job.spec.tasks()
-    offered = state.free_resources.offered(state.among(job.spec)).copy()
+    offered = state.free_resources.offered_resources(state.suitable_for(job.spec)).copy()
     chosen: list[Job] = []
     going: set[int] = set()
     for other in order:
         if other.id in going:  # it shares devices with one that was chosen
             continue
-        going.update(together(state, other.id))
+        going.update(jobs_together(state, other.id))
         nodes = _change(state, offered, job, other, 1)
         chosen.append(other)
-        if (len(tasks) > 1 or any(fits(tasks[0], _at(offered, node)) for node in nodes)) and _fit(tasks, offered):
+        if (len(tasks) > 1 or any(fits(tasks[0], _resources_at(offered, node)) for node in nodes)) and _fits(tasks, offered):
             break
     else:
         return None
     for other in reversed(chosen[:]):
         _change(state, offered, job, other, -1)
-        if _fit(tasks, offered):
+        if _fits(tasks, offered):
             chosen.remove(other)
         else:
             _change(state, offered, job, other, 1)
     return _plan(state, job, tasks, offered, chosen, rule)
 
 
-def _fit(tasks: tuple[Vector, ...], offered: NDArray[np.int64]) -> bool:
+def _fits(tasks: tuple[Vector, ...], offered: NDArray[np.int64]) -> bool:
     return pack(tasks, offered.copy()) is not None
 
 
-def _at(offered: NDArray[np.int64], node: int) -> Vector:
+def _resources_at(offered: NDArray[np.int64], node: int) -> Vector:
     return Vector(*offered[:, node].tolist())
 
 

@@ -16,7 +16,7 @@ from scheduler_service.core.allocation.guarantee import guaranteed_in_part
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Bind, Place, Plan, Remember, Resize
 from scheduler_service.core.model import Job, JobState, Run
-from scheduler_service.core.model.memo import shared
+from scheduler_service.core.model.memo import shared_subject
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import SECOND, Vector, fits, times
 from scheduler_service.core.state.state import State
@@ -35,10 +35,10 @@ def since_subject(job_id: int) -> str:
 
 def grown_subject(vc: str) -> str:
     """The subject of the memo that says which jobs have grown, and from how many tasks."""
-    return shared(vc, "grown")
+    return shared_subject(vc, "grown")
 
 
-def grown(state: State, vc: str) -> dict[int, int]:
+def sizes_before_growth(state: State, vc: str) -> dict[int, int]:
     """The tasks that each job had before it grew. Jobs that have ended, or neither have nor will have more than that, are left
     out."""
     memo, found = memo_of(state, grown_subject(vc)), dict[int, int]()
@@ -62,8 +62,8 @@ def grow(state: State, where: Where, nodes: range, settings: Settings) -> Propos
     """Grow jobs on these nodes, one job of each node at a time."""
     vc = where.vc
     waiting = any(queue.first is not None for queues in state.queues.values() for queue in queues.values())
-    if (memo := memo_of(state, grown_subject(vc))) is not None and len(memo.value) > 2 * len(grown(state, vc)):
-        yield (_remember_grown(vc, grown(state, vc)),)
+    if (memo := memo_of(state, grown_subject(vc))) is not None and len(memo.value) > 2 * len(sizes_before_growth(state, vc)):
+        yield (_remember_grown(vc, sizes_before_growth(state, vc)),)
     for node in nodes:
         yield from note_progress(state, vc, node)
         candidates = sorted(_could_grow(state, where, node, waiting))
@@ -74,7 +74,7 @@ def grow(state: State, where: Where, nodes: range, settings: Settings) -> Propos
             elif (idle_us := now - int(memo.value[0])) >= settings.grow_after * SECOND:
                 why = f"it grows: devices of {state.nodes.rows[node].name} were idle for {idle_us / SECOND:.0f} s"
                 why += f"; {beyond} of the tasks {'is' if beyond == 1 else 'are'} beyond its guarantee" if beyond else ""
-                before = grown(state, vc)
+                before = sizes_before_growth(state, vc)
                 job = state.jobs.rows[job_id]
                 before.setdefault(job_id, job.queued_tasks)
                 notes = (forget(since_subject(job_id)), _remember_grown(vc, before))
@@ -127,7 +127,7 @@ def _in_cells(state: State, where: Where, job: Job, node: int, most: int) -> tup
         for run in runs:
             state.put(state.runs, run.key, None)
         for size in range(most, least - 1, -1):
-            view = job.resized(size)
+            view = job.with_tasks(size)
             plan = where.plan(state, view)
             places = [action for action in plan or () if not isinstance(action, Bind)]
             if plan is None or len(places) != 1 or not isinstance(places[0], Place):
@@ -157,7 +157,7 @@ def _more_tasks(each: Vector, free: Vector) -> int:
 def shrink_for(state: State, vc: str, job: Job) -> Plan | None:
     """Make a job that has grown give back as much as this one needs, which has no room. Empty: one is about to. None: no such
     job would make room."""
-    jobs, need = grown(state, vc), job.spec.demand
+    jobs, need = sizes_before_growth(state, vc), job.spec.demand
     if not jobs or job.spec.gang or not need.devices:
         return None
     for job_id, before in jobs.items():
@@ -179,7 +179,7 @@ def shrink_in(state: State, job: Job, where: Where) -> Plan | None:
     """As `shrink_for`, in the cells of a virtual cluster."""
     if where.plan is None:
         return None
-    for job_id, before in grown(state, where.vc).items():
+    for job_id, before in sizes_before_growth(state, where.vc).items():
         other, runs = state.jobs.rows[job_id], state.runs_of(job_id)
         if not runs or runs[0].guaranteed is not where.guaranteed:
             continue
@@ -205,7 +205,7 @@ def retreat(state: State, job: Job, where: Where, otherwise: Callable[[], Plan |
     a job with such tasks neither takes turns nor is parked. Empty: one is about to. None: that would change nothing."""
     if where.plan is None or not where.guaranteed:
         return None
-    for job_id in grown(state, where.vc):
+    for job_id in sizes_before_growth(state, where.vc):
         other, runs = state.jobs.rows[job_id], state.runs_of(job_id)
         if not guaranteed_in_part(runs):
             continue
@@ -216,7 +216,7 @@ def retreat(state: State, job: Job, where: Where, otherwise: Callable[[], Plan |
         with state.supposing():
             for run in runs:
                 state.put(state.runs, run.key, None)
-            state.put(state.jobs, job_id, other.resized(other.queued_tasks))
+            state.put(state.jobs, job_id, other.with_tasks(other.queued_tasks))
             for run in runs[: other.queued_tasks]:
                 state.put(state.runs, run.key, run)
             helps = other.state is JobState.RUNNING and bool(otherwise())
@@ -235,7 +235,7 @@ def _makes_room_in(state: State, job: Job, where: Where, runs: list[Run]) -> boo
 
 def as_before(state: State, job: Job, where: Where) -> Plan | None:
     """Gives a queued job that has grown, and has no room, the size that it had before. None: it has not grown."""
-    before = grown(state, where.vc).get(job.id, 0) if job.spec.elastic else 0
+    before = sizes_before_growth(state, where.vc).get(job.id, 0) if job.spec.elastic else 0
     if not before:
         return None
     plan: Plan = (Resize(job.id, before, "there is no room for the size to which it has grown"),)

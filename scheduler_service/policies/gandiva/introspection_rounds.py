@@ -25,7 +25,7 @@ BEGUN = 4
 """Probes that begin in one step, at most."""
 
 
-def look(state: State, where: Where, settings: Settings) -> Proposals:
+def look_at_servers(state: State, where: Where, settings: Settings) -> Proposals:
     """Looks at the next part of the servers, if it is time."""
     vc = where.vc
     memo = memo_of(state, round_subject(vc))

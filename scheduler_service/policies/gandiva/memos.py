@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from scheduler_service.core.messages import Remember
 from scheduler_service.core.model import Job
-from scheduler_service.core.model.memo import Memo, shared
+from scheduler_service.core.model.memo import Memo, shared_subject
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.operations.history import script_of
 from scheduler_service.core.state.state import State
@@ -38,13 +38,13 @@ class Round(NamedTuple):
     probes: tuple[int, ...] = ()
     """The share groups whose rows are a probe."""
 
-    def at(self, now: Micros) -> "Round":
+    def with_hour_at(self, now: Micros) -> "Round":
         """The moves of an hour are counted from the first of them."""
         return self._replace(hour_us=now, moves=0) if now - self.hour_us >= HOUR_US else self
 
 
 def round_subject(vc: str) -> str:
-    return shared(vc, "round")
+    return shared_subject(vc, "round")
 
 
 def round_of(memo: Memo | None) -> Round:
@@ -64,15 +64,15 @@ def remember_round(vc: str, what: Round, due_us: Micros) -> Remember:
 def kind_of(job: Job) -> str:
     """Jobs of one kind are expected to run alike: of a user, those whose names differ only in numbers, or that have no name and
     run the same script with other numbers."""
-    return f"{job.user}:{_unnumbered(job.spec.name) or script_of(job.spec.configured(0))[0]}"
+    return f"{job.user}:{_without_numbers(job.spec.name) or script_of(job.spec.in_configuration(0))[0]}"
 
 
 @lru_cache(maxsize=4096)
-def _unnumbered(name: str) -> str:
+def _without_numbers(name: str) -> str:
     """Asked for at every look at a pair."""
     return re.sub(r"[0-9]+", "#", name)[:_LONGEST]
 
 
 def pair_subject(vc: str, one: str, other: str) -> str:
     """The subject of the memo that says whether packing two kinds of jobs has paid."""
-    return shared(vc, "pair/" + "|".join(sorted((one, other))))
+    return shared_subject(vc, "pair/" + "|".join(sorted((one, other))))

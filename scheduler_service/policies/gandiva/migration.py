@@ -37,7 +37,7 @@ def moved_subject(job_id: int) -> str:
 def move(state: State, vc: str, wanted: Iterable[Plan], now: Round, settings: Settings) -> Generator[Plan, str | None, Round]:
     """Makes the moves that are wanted. Returns the round with what is left of its hour."""
     clock = state.cluster.clock_us
-    now = now.at(clock)
+    now = now.with_hour_at(clock)
     if any(first_waiting(state, vc)):
         return now
     for actions in wanted:
@@ -53,10 +53,10 @@ def move(state: State, vc: str, wanted: Iterable[Plan], now: Round, settings: Se
 
 def wanted_on_site(state: State, nodes: range, settings: Settings) -> Iterator[Plan]:
     """Moves on a site without virtual clusters, of jobs that run on these nodes, or to them."""
-    return ((action,) for action in _wanted(state, "", nodes, settings))
+    return ((action,) for action in _wanted_moves(state, "", nodes, settings))
 
 
-def _wanted(state: State, vc: str, nodes: range, settings: Settings) -> Iterator[Migrate]:
+def _wanted_moves(state: State, vc: str, nodes: range, settings: Settings) -> Iterator[Migrate]:
     for node in nodes:
         if state.free_resources.is_open(node) and (action := _out_of_turns(state, vc, node, settings)) is not None:
             yield action
@@ -66,10 +66,10 @@ def _wanted(state: State, vc: str, nodes: range, settings: Settings) -> Iterator
             job = state.jobs.rows[job_id]
             if not may_move(state, vc, job, settings):
                 continue
-            action = _together(state, job, node) or _apart(state, job, node, settings) or _closer(state, job, node)
+            action = _bring_together(state, job, node) or _move_apart(state, job, node, settings) or _closer(state, job, node)
             if action is not None:
                 yield action
-        yield from _emptied(state, vc, node, settings)
+        yield from _empty_server(state, vc, node, settings)
 
 
 def first_waiting(state: State, vc: str) -> Iterator[Job]:
@@ -121,7 +121,7 @@ def _out_of_turns(state: State, vc: str, node: int, settings: Settings) -> Migra
                 runs = state.runs_of(job_id)
                 if len(runs) == 1 and runs[0].demand.devices <= idle and may_move(state, vc, job, settings):
                     why = f"it takes turns on {name_of(state, source)}, and has devices of {name_of(state, node)} to itself"
-                    if (action := onto(state, job, runs, node, why)) is not None:
+                    if (action := move_onto(state, job, runs, node, why)) is not None:
                         return action
     return None
 
@@ -129,7 +129,7 @@ def _out_of_turns(state: State, vc: str, node: int, settings: Settings) -> Migra
 # ---- together ----------------------------------------------------------------------------------------------------------
 
 
-def _together(state: State, job: Job, node: int) -> Migrate | None:
+def _bring_together(state: State, job: Job, node: int) -> Migrate | None:
     """A gang that is on several servers goes to one that has room for all of it. `node`: that of its first task."""
     runs = state.runs_of(job.id)
     if len({run.node for run in runs}) < 2 or runs[0].node != node or any(run.group for run in runs):
@@ -138,7 +138,7 @@ def _together(state: State, job: Job, node: int) -> Migrate | None:
     for run in runs:
         total = add(total, run.demand)
     for target in with_room(state, job, total):
-        action = onto(
+        action = move_onto(
             state, job, runs, target, f"its tasks are on several servers, and {name_of(state, target)} has room for all"
         )
         if action is not None:
@@ -149,15 +149,15 @@ def _together(state: State, job: Job, node: int) -> Migrate | None:
 # ---- apart -------------------------------------------------------------------------------------------------------------
 
 
-def _apart(state: State, job: Job, node: int, settings: Settings) -> Migrate | None:
+def _move_apart(state: State, job: Job, node: int, settings: Settings) -> Migrate | None:
     """A job that its neighbors slow down goes to an empty server with the same devices. If it was moved before and is slow all
     the same, its neighbors were not the reason."""
     runs, moved = state.runs_of(job.id), memo_of(state, moved_subject(job.id)) is not None
     if moved or not is_slowed(state, job, runs, settings):
         return None
     for target in with_room(state, job, runs[0].demand, state.loads().affinity == 0):
-        if alike(state, node, target):
-            return onto(state, job, runs, target, why_slow(state, job, target))
+        if are_alike(state, node, target):
+            return move_onto(state, job, runs, target, why_slow(state, job, target))
     return None
 
 
@@ -185,7 +185,7 @@ def why_slow(state: State, job: Job, target: int) -> str:
 def _closer(state: State, job: Job, node: int) -> Migrate | None:
     """A job goes to idle devices of its own server that are closer to each other than those that it has."""
     runs = state.runs_of(job.id)
-    action = onto(state, job, runs, node, "") if could_be_closer(runs) else None
+    action = move_onto(state, job, runs, node, "") if could_be_closer(runs) else None
     if action is None or not (why := why_closer(state, runs[0], action.spots[0].devices)):
         return None
     return replace(action, why=why)
@@ -209,7 +209,7 @@ def why_closer(state: State, run: Run, devices: tuple[int, ...]) -> str:
 # ---- servers that are emptied ------------------------------------------------------------------------------------------
 
 
-def _emptied(state: State, vc: str, node: int, settings: Settings) -> Iterator[Migrate]:
+def _empty_server(state: State, vc: str, node: int, settings: Settings) -> Iterator[Migrate]:
     """Jobs of a server that is mostly free go to servers in use that have fewer devices free."""
     whole = state.free_resources.capacity_of(node).devices
     free = state.idle_devices.get(node, 0).bit_count()
@@ -223,15 +223,15 @@ def _emptied(state: State, vc: str, node: int, settings: Settings) -> Iterator[M
             there = state.idle_devices.get(target, 0).bit_count()
             in_use = there < state.free_resources.capacity_of(target).devices
             fuller = there < free or (there == free and target < node)
-            if target == node or not in_use or not fuller or not alike(state, node, target):
+            if target == node or not in_use or not fuller or not are_alike(state, node, target):
                 continue
             why = f"{free} of {whole} devices of {name_of(state, node)} are idle, and {name_of(state, target)} has room"
-            if (action := onto(state, job, runs, target, why)) is not None:
+            if (action := move_onto(state, job, runs, target, why)) is not None:
                 yield action
                 return
 
 
-def alike(state: State, one: int, other: int) -> bool:
+def are_alike(state: State, one: int, other: int) -> bool:
     """Whether the devices are of one model, so that a job loses nothing by the move."""
     a, b = state.devices.rows.get((one, 0)), state.devices.rows.get((other, 0))
     return a is not None and b is not None and a.model == b.model
@@ -239,7 +239,7 @@ def alike(state: State, one: int, other: int) -> bool:
 
 def with_room(state: State, job: Job, need: Vector, among: NDArray[np.bool_] | None = None) -> list[int]:
     """Servers with so much free (`among` these, or all), those with the fewest idle devices first."""
-    offered = state.free_resources.offered(state.among(job.spec))
+    offered = state.free_resources.offered_resources(state.suitable_for(job.spec))
     room = (offered[2] >= need.devices) & (offered[0] >= need.cpu_milli) & (offered[1] >= need.memory_mib)
     room[0] = False
     if among is not None:
@@ -248,7 +248,7 @@ def with_room(state: State, job: Job, need: Vector, among: NDArray[np.bool_] | N
     return [int(node) for node in ids[np.argsort(offered[2][ids], kind="stable")[:_LOOKED_AT]]]
 
 
-def onto(state: State, job: Job, runs: list[Run], node: int, why: str) -> Migrate | None:
+def move_onto(state: State, job: Job, runs: list[Run], node: int, why: str) -> Migrate | None:
     """All tasks of the job at this node, on idle devices. None: the node has not so much free."""
     total, taken, spots = ZERO, 0, list[Spot]()
     for run in runs:
@@ -264,9 +264,9 @@ def onto(state: State, job: Job, runs: list[Run], node: int, why: str) -> Migrat
 
 
 def onto_idle(state: State, where: Where, job: Job, runs: list[Run], node: int, why: str) -> Plan | None:
-    """As `onto`, in a virtual cluster, too: a guaranteed job stays in cells that are its virtual cluster's."""
+    """As `move_onto`, in a virtual cluster, too: a guaranteed job stays in cells that are its virtual cluster's."""
     if where.onto is None:
-        action = None if where.vc else onto(state, job, runs, node, why)
+        action = None if where.vc else move_onto(state, job, runs, node, why)
         return None if action is None else (action,)
     found = where.onto(state, job, node, runs[0].guaranteed)
     if found is None:
@@ -282,7 +282,7 @@ def place_to_move(state: State, job: Job) -> tuple[Spot, ...] | None:
     for run in runs:
         total = add(total, run.demand)
     here = {run.node for run in runs}
-    moves = (onto(state, job, runs, node, "") for node in with_room(state, job, total) if node not in here)
+    moves = (move_onto(state, job, runs, node, "") for node in with_room(state, job, total) if node not in here)
     return next((move.spots for move in moves if move is not None), None)
 
 

@@ -11,7 +11,7 @@ from scheduler_service.core.model.values import ZERO, Vector, add
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.gandiva.memos import memo_of
 from scheduler_service.policies.gandiva.migration import (
-    alike,
+    are_alike,
     could_be_closer,
     is_slowed,
     may_move,
@@ -42,7 +42,7 @@ def wanted_in(state: State, where: Where, nodes: range, settings: Settings) -> I
             elif runs[0].group:
                 plan = _out_of_turns(state, where, job, runs)
             else:
-                plan = _within_cells(state, where, job, runs, settings) or _apart(state, where, job, runs, settings)
+                plan = _within_cells(state, where, job, runs, settings) or _move_apart(state, where, job, runs, settings)
                 plan = plan or _closer(state, where, job, runs)
             if plan is not None:
                 yield plan
@@ -57,7 +57,7 @@ def _anybody_waits(state: State) -> bool:
 
 def _at_once(state: State, where: Where, job: Job) -> tuple[tuple[Bind, ...], Place] | None:
     """The bindings and the place to start the job now in its own cells. None: others would have to leave."""
-    plan = None if where.plan is None else where.plan(state, job.configured(job.configuration))
+    plan = None if where.plan is None else where.plan(state, job.in_configuration(job.configuration))
     if not plan or not isinstance(place := plan[-1], Place) or place.share is not None:
         return None
     binds = tuple(action for action in plan[:-1] if isinstance(action, Bind))
@@ -102,18 +102,18 @@ def _opportunistic(state: State, where: Where, job: Job, runs: list[Run], settin
             why = _why_together(state, target) if several else _why_emptied(state, node, target)
             if why and (plan := onto_idle(state, where, job, runs, target, why)) is not None:
                 return plan
-    return _apart(state, where, job, runs, settings) or _closer(state, where, job, runs)
+    return _move_apart(state, where, job, runs, settings) or _closer(state, where, job, runs)
 
 
 # ---- both --------------------------------------------------------------------------------------------------------------
 
 
-def _apart(state: State, where: Where, job: Job, runs: list[Run], settings: Settings) -> Plan | None:
+def _move_apart(state: State, where: Where, job: Job, runs: list[Run], settings: Settings) -> Plan | None:
     """A job that its neighbors slow down goes to an empty server with the same devices, once."""
     if memo_of(state, moved_subject(job.id)) is not None or not is_slowed(state, job, runs, settings):
         return None
     for target in with_room(state, job, runs[0].demand, state.loads().affinity == 0):
-        if alike(state, runs[0].node, target):
+        if are_alike(state, runs[0].node, target):
             plan = onto_idle(state, where, job, runs, target, why_slow(state, job, target))
             if plan is not None:
                 return plan
@@ -143,7 +143,7 @@ def _why_emptied(state: State, node: int, target: int) -> str:
     whole, free = state.free_resources.capacity_of(node).devices, state.idle_devices.get(node, 0).bit_count()
     there = state.idle_devices.get(target, 0).bit_count()
     fuller = (there, target) < (free, node) and there < state.free_resources.capacity_of(target).devices
-    if not fuller or target == node or not alike(state, node, target):
+    if not fuller or target == node or not are_alike(state, node, target):
         return ""
     return f"{free} of {whole} devices of {name_of(state, node)} are idle, and {name_of(state, target)} has room"
 

@@ -27,7 +27,7 @@ from scheduler_service.policies.gandiva.slicing.mates import may_share
 from scheduler_service.policies.gandiva.slicing.probes import NAME
 from scheduler_service.policies.gandiva.slicing.rows import Unit, unit_of, units_of
 from scheduler_service.policies.gandiva.slicing.settings import Settings
-from scheduler_service.policies.gandiva.slicing.take_turns import holders, joined, shares_of, shares_with, would_do
+from scheduler_service.policies.gandiva.slicing.take_turns import holders, join_launch, shares_of, shares_with, would_do
 from scheduler_service.policies.stages import Where
 
 _PPM = 1_000_000
@@ -55,13 +55,13 @@ def met_subject(job_id: int) -> str:
 
 def move_to_pack(state: State, vc: str, nodes: range, now: Round, settings: Settings) -> Generator[Plan, str | None, Round]:
     """Move at most one job of each of these servers. Returns the round with what is left of its hour."""
-    now = now.at(state.cluster.clock_us)
+    now = now.with_hour_at(state.cluster.clock_us)
     for node in nodes:
         if 2 * now.moves >= settings.moves_per_hour:
             break  # half of the moves of an hour are left to those who have idle devices to themselves then
         if not _is_overloaded(state, vc, node) or under_way(state, node):
             continue
-        for plan in _wanted(state, vc, node, settings):
+        for plan in _wanted_moves(state, vc, node, settings):
             if would_do(state, plan) and (yield plan) is None:
                 now = now._replace(moves=now.moves + 1)
                 break
@@ -130,13 +130,13 @@ def _server(state: State, vc: str, units: Sequence[_Candidate], settings: Settin
     return _Server(able, tuple(takers), min((devices for devices in asked if devices), default=0))
 
 
-def _wanted(state: State, vc: str, node: int, settings: Settings) -> Iterator[Plan]:
+def _wanted_moves(state: State, vc: str, node: int, settings: Settings) -> Iterator[Plan]:
     """Moves by which the next pairs of the server come together, as long as the one before cannot be made. A few are tried.
     Share groups in which a pair comes first that needs no move are left to that pair."""
     left, refused = _candidates(state, vc, node), set[tuple[int, ...]]()
     server = _server(state, vc, left, settings)
 
-    def known(one: _Candidate, other: _Candidate) -> tuple[bool, int] | None:
+    def known_pair(one: _Candidate, other: _Candidate) -> tuple[bool, int] | None:
         seen = may_pack(state, vc, one.unit, other.unit)
         if one.unit.devices == other.unit.devices:
             return seen
@@ -149,7 +149,7 @@ def _wanted(state: State, vc: str, node: int, settings: Settings) -> Iterator[Pl
         )
         return seen if possible else (False, 0)
 
-    while server.able and len(refused) < _TRIED and (pair := next_pair(left, known, settings.packed_most)) is not None:
+    while server.able and len(refused) < _TRIED and (pair := next_pair(left, known_pair, settings.packed_most)) is not None:
         one, other = pair
         if one.unit.devices == other.unit.devices:
             left = [each for each in left if each.group != one.group]
@@ -185,11 +185,11 @@ def _may_go(state: State, server: _Server, mover: _Candidate, host: _Candidate, 
 def _moves(state: State, node: int, mover: _Candidate, host: _Candidate, settings: Settings) -> Iterator[Plan]:
     """To take turns on the host's devices; none if the two could not be packed there."""
     row, run = state.jobs.rows[mover.jobs[0]], state.runs.rows[mover.unit.runs[0]]
-    job, spots = row.configured(row.configuration), (Spot(node, tuple(sorted(index for _, index in host.unit.devices))),)
+    job, spots = row.in_configuration(row.configuration), (Spot(node, tuple(sorted(index for _, index in host.unit.devices))),)
     others, where = holders(state, spots), Where(vc=run.vc, guaranteed=run.guaranteed)
     if not all(may_share(state, other, job, where) for other in others):
         return
-    there = joined(state, job, spots, others)
+    there = join_launch(state, job, spots, others)
     both = sorted({*there.own.runs, *host.unit.runs})
     pack = unit_of(there.runs[key] for key in both)
     packed = [*(unit for unit in there.units if unit.jobs != host.jobs), pack]
@@ -201,14 +201,14 @@ def _moves(state: State, node: int, mover: _Candidate, host: _Candidate, setting
     memo, alive = memo_of(state, met_subject(job.id)), state.jobs.rows
     before = () if memo is None else tuple(known for known in memo.value if known in alive)
     met = Remember(NAME, met_subject(job.id), (*before, *host.jobs), job.id)
-    why = _why(state, node, mover, host)
+    why = _why_move(state, node, mover, host)
     for share in shares_with(state, job, spots, others, settings):
         # Else a move that fails would be made again at once.
         moved = Remember(NAME, moved_subject(job.id), (state.cluster.clock_us,), job.id)
         yield (Migrate(job.id, spots, why, run.guaranteed, share), met, moved)
 
 
-def _why(state: State, node: int, mover: _Candidate, host: _Candidate) -> str:
+def _why_move(state: State, node: int, mover: _Candidate, host: _Candidate) -> str:
     """For the story."""
     jobs = " and ".join(map(str, host.jobs))
     devices = ", ".join(str(index) for _, index in sorted(host.unit.devices))

@@ -21,10 +21,10 @@ from scheduler_service.core.sharing.equations import Device, limit_mib, time_sha
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.gandiva.memos import forget, kind_of, memo_of, pair_subject
 from scheduler_service.policies.gandiva.pairing import next_pair, pays
-from scheduler_service.policies.gandiva.share_groups import arranged, devices_of, in_rows, is_ours, runs_in
+from scheduler_service.policies.gandiva.share_groups import arrange_rows, devices_of, in_rows, is_ours, runs_in
 from scheduler_service.policies.gandiva.slicing.device_memory import needed_mib
 from scheduler_service.policies.gandiva.slicing.probes import NAME, Probe, probe_of, probe_subject, remember_probe
-from scheduler_service.policies.gandiva.slicing.rows import Unit, apart, fair_rows, units_of
+from scheduler_service.policies.gandiva.slicing.rows import Unit, fair_rows, split_units, units_of
 from scheduler_service.policies.gandiva.slicing.settings import Settings
 from scheduler_service.policies.gandiva.slicing.take_turns import would_do
 
@@ -70,7 +70,7 @@ def pairs(
 def _best_pair(state: State, group: ShareGroup, settings: Settings, refused: Container[tuple[int, ...]]) -> list[Pair]:
     """One, or none."""
 
-    def known(one: _Candidate, other: _Candidate) -> tuple[bool, int] | None:
+    def known_pair(one: _Candidate, other: _Candidate) -> tuple[bool, int] | None:
         return (False, 0) if (*one.jobs, *other.jobs) in refused else may_pack(state, group.vc, one.unit, other.unit)
 
     alike: dict[object, list[_Candidate]] = defaultdict(list)
@@ -79,7 +79,7 @@ def _best_pair(state: State, group: ShareGroup, settings: Settings, refused: Con
             alike[unit.devices].append(_Candidate(utilisation, unit.jobs, unit))
     best: list[Pair] = []
     for units in alike.values():
-        pair = next_pair(units, known, settings.packed_most)
+        pair = next_pair(units, known_pair, settings.packed_most)
         if pair is not None:
             one, other = pair
             best.append(Pair((one.utilisation_ppm, other.utilisation_ppm), group.id, one.unit, other.unit))
@@ -151,7 +151,7 @@ def _begin(state: State, pair: Pair, settings: Settings) -> Plan | None:
     units = [unit for unit in units_of(group.rows, runs) if unit.jobs not in (pair.one.jobs, pair.other.jobs)]
     jobs = tuple(sorted({*pair.one.jobs, *pair.other.jobs}))
     packed = Unit(jobs, tuple(sorted({*pair.one.runs, *pair.other.runs})), pair.one.devices)
-    share = arranged(state, group, [*units, packed], runs)
+    share = arrange_rows(state, group, [*units, packed], runs)
     if share is None:
         return None
     now = state.cluster.clock_us
@@ -180,13 +180,13 @@ def judge(state: State, vc: str, number: int, settings: Settings) -> Plan | None
             return None
         notes = tuple(_remember_pairs(state, vc, probe, False, Fraction(0), settings))  # else it would be tried again at once
         return _undo(state, group, probe, runs, "packing is undone: the jobs were not measured in time", (*notes, end))
-    in_turns = fair_rows(apart(units_of(group.rows, runs), probe.parts, runs))
+    in_turns = fair_rows(split_units(units_of(group.rows, runs), probe.parts, runs))
     packed_before = {job_id: Fraction(rate, _PPM) for job_id, rate in probe.rates}
     others = {job_id: rate for job_id, rate in rates.items() if job_id not in probe.jobs}
     ratio = _total(group.rows, runs, rates) / _total(in_turns, runs, others | packed_before)
     work = _work(probe, rates, packed_before)
     better = pays(work, settings.packing_gain) and ratio >= 1
-    seen = _seen(state, probe.jobs, work)
+    seen = _measured_text(state, probe.jobs, work)
     notes = tuple(_remember_pairs(state, vc, probe, better, work, settings))
     if better:
         return (EndProbe(probe.jobs, None, f"packing is kept: {seen}"), *notes, end)
@@ -206,7 +206,7 @@ def _undo(
     if group.rows == probe.during:
         share: Share | None = Share(probe.before, probe.limits, probe.period_us, group.open)
     else:
-        share = arranged(state, group, apart(units_of(group.rows, runs), probe.parts, runs), runs)
+        share = arrange_rows(state, group, split_units(units_of(group.rows, runs), probe.parts, runs), runs)
     plan: Plan = (EndProbe(probe.jobs, share, why), *notes)
     return plan if share is not None and would_do(state, plan) else None
 
@@ -240,7 +240,7 @@ def _work(probe: Probe, rates: Mapping[int, Fraction], before: Mapping[int, Frac
     return sum((rates[job_id] for job_id in probe.jobs), Fraction(0)) / in_turns
 
 
-def _seen(state: State, jobs: Sequence[int], work: Fraction) -> str:
+def _measured_text(state: State, jobs: Sequence[int], work: Fraction) -> str:
     """For the story: what was measured before and after."""
     parts = []
     for job_id in jobs:

@@ -28,7 +28,7 @@ from scheduler_service.policies.gandiva.slicing.probes import NAME
 from scheduler_service.policies.gandiva.slicing.servers import servers_with_room
 from scheduler_service.policies.gandiva.slicing.settings import Settings
 from scheduler_service.policies.gandiva.slicing.take_turns import would_do
-from scheduler_service.policies.placing.resume_placement import Find, elsewhere
+from scheduler_service.policies.placing.resume_placement import Find, resume_elsewhere
 from scheduler_service.policies.stages import Where
 
 LOOKED_AT = 64
@@ -60,7 +60,7 @@ def displace(state: State, job: Job, where: Where, settings: Settings, room: Roo
         return None
     if any(_leaves_for(state, job_id, job) for job_id in state.operation_of):
         return ()
-    for others in _outranked(state, job, where):
+    for others in _outranked_jobs(state, job, where):
         able = [other for other in others if _may_be_parked(state, other, where)]
         chosen = _enough(state, job, able, room) if able else []
         for moves in (True, False) if chosen else ():
@@ -78,7 +78,7 @@ def _leaves_for(state: State, job_id: int, job: Job) -> bool:
     return moves or operation.phase is OperationPhase.PARKING
 
 
-def _outranked(state: State, job: Job, where: Where) -> Iterator[list[Job]]:
+def _outranked_jobs(state: State, job: Job, where: Where) -> Iterator[list[Job]]:
     """The first jobs to leave: those of the lowest priority, and of equals those that were submitted last. If there are many
     jobs that could, then those of one server after the other; for a gang, those of all servers that have room for a task.
     Costs little if there are none, however many jobs run."""
@@ -212,21 +212,21 @@ def _could_have(state: State, job: Job, where: Where, node: int) -> tuple[int, b
 def put_back(state: State, vc: str, find: Find) -> Proposals:
     """Resume jobs that were parked for others, if no job that outranks them waits: on their own devices if these are idle, or
     else where there is room."""
-    for job in sorted(_displaced(state, vc), key=lambda job: (-job.priority, job.id)):
+    for job in sorted(_displaced_jobs(state, vc), key=lambda job: (-job.priority, job.id)):
         first = next((first for first in _first_waiting(state, vc) if outranks(first, job)), None)
         if first is not None:
             continue
         if next(what_holds_up(state, state.runs_of(job.id)), None) is None:
             yield Unpark(job.id, "its devices are idle again"), forget(displaced_subject(job.id))
-        elif (move := elsewhere(state, job, find)) is not None:
+        elif (move := resume_elsewhere(state, job, find)) is not None:
             yield move, forget(displaced_subject(job.id))
 
 
-def _displaced(state: State, vc: str) -> Iterator[Job]:
+def _displaced_jobs(state: State, vc: str) -> Iterator[Job]:
     """The jobs of the virtual cluster (empty: of the site) that are parked for others."""
     for job_id in state.operation_of:
         operation = operation_of(state, job_id)
-        if operation is None or operation.phase is not OperationPhase.PARKED or operation.noted(BY_USER):
+        if operation is None or operation.phase is not OperationPhase.PARKED or operation.note_of(BY_USER):
             continue
         if memo_of(state, displaced_subject(job_id)) is not None and state.jobs.rows[job_id].spec.vc == vc:
             yield state.jobs.rows[job_id]

@@ -16,7 +16,7 @@ from scheduler_service.core.state.queue_order import QueueOrder
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.fitgpp import policy as fitgpp
 from scheduler_service.policies.gandiva.growing import as_before, retreat, shrink_for, shrink_in
-from scheduler_service.policies.gandiva.introspection_rounds import look
+from scheduler_service.policies.gandiva.introspection_rounds import look_at_servers
 from scheduler_service.policies.gandiva.memos import forget
 from scheduler_service.policies.gandiva.park_lower_priority import comes_free_soon, displace, leave_alone, put_back
 from scheduler_service.policies.gandiva.share_groups import rearrange
@@ -48,7 +48,7 @@ _NO_ROOM = (Reason.NO_ROOM, Reason.NOTHING_TO_PREEMPT)
 """Why the first of a queue waits that was looked at."""
 
 
-def _where(state: State, job: Job) -> Where:
+def _place_of_turns(state: State, job: Job) -> Where:
     """The place where a job without room could take turns: in a virtual cluster, among its guaranteed runs."""
     if not job.spec.vc:
         return Where()
@@ -107,12 +107,12 @@ def serve_others(state: State, waits: Job, overload: Overload, victims: Victims 
     def make_room(state: State, job: Job, before: Precedence) -> Generator[Plan, str | None, Wait | None]:
         if not before.reaches_beyond(state, job):
             return no_room(state, job)
-        with state.free_resources.keeping(before.elsewhere()):
+        with state.free_resources.keeping(before.kept_elsewhere()):
             sliced = overload(state, job, HERE)
         if sliced and (yield sliced) is None:
             return None if state.jobs.rows[job.id].state is not JobState.QUEUED else no_room(state, job)
         if sliced is None and victims is not None and job.spec.job_class is JobClass.TRIAL:
-            with state.free_resources.keeping(before.elsewhere()):
+            with state.free_resources.keeping(before.kept_elsewhere()):
                 preempted = victims.choose(state, job, rng)
             if preempted is None and not before.covers(state, job):
                 return in_vain(state, job, victims.cap)
@@ -126,7 +126,7 @@ def serve_others(state: State, waits: Job, overload: Overload, victims: Victims 
         yield from serve_behind(state, (lane,), before, make_room)
 
 
-def overloaded(settings: Settings) -> Overload:
+def overload_stage(settings: Settings) -> Overload:
     """The stage for a job without room, before any job is preempted."""
     lower, equals = Mates.OUTRANKED, Mates.EQUALS
 
@@ -164,13 +164,13 @@ def introspecting(settings: Settings) -> Introspect:
 
     def introspect(state: State, where: Where) -> Proposals:
         yield from rearrange(state, where.vc)
-        yield from look(state, where, settings)
+        yield from look_at_servers(state, where, settings)
 
     return introspect
 
 
 def account(_state: State, subject: str) -> Iterable[Remember]:
-    """Verdicts about pairs of kinds are forgotten when they are old. Rounds are due for `look`."""
+    """Verdicts about pairs of kinds are forgotten when they are old. Rounds are due for `look_at_servers`."""
     _, _, what = subject.partition("/")
     return (forget(subject),) if what.startswith("pair/") else ()
 
@@ -179,7 +179,7 @@ def stages(options: Options) -> Stages:
     """The stages of the policy. Raises ValueError for a setting that is out of range."""
     settings = own_settings(Settings, options.own)
     settings.check()
-    overload, introspect = overloaded(settings), introspecting(settings)
+    overload, introspect = overload_stage(settings), introspecting(settings)
     victims: Victims | None = fitgpp.stages(options).victims if settings.preempting else None
 
     def policy(state: State, rng: Rng) -> Proposals:
@@ -201,7 +201,7 @@ def stages(options: Options) -> Stages:
         trials_first=True,
         remember=leave_alone,
         account=account,
-        about=lambda state, job: why_no_turn(state, job, _where(state, job), settings),
+        about=lambda state, job: why_no_turn(state, job, _place_of_turns(state, job), settings),
         overload=overload,
         put_back=put_back,
         find=place_by_affinity,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Migrate, Plan, Remember, Spot
 from scheduler_service.core.model import Run, RunPhase
-from scheduler_service.core.model.memo import shared
+from scheduler_service.core.model.memo import shared_subject
 from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.values import SECOND, Mask, Micros, mask_of
 from scheduler_service.core.sharing.equations import time_share
@@ -37,7 +37,7 @@ TRIED = 6
 
 def rotation_subject(vc: str, node: int) -> str:
     """The subject of the memo about the jobs of a server that change places."""
-    return shared(vc, f"rotation/{node}") if vc else f"rotation/{node}"
+    return shared_subject(vc, f"rotation/{node}") if vc else f"rotation/{node}"
 
 
 class _Rotation(NamedTuple):
@@ -66,7 +66,7 @@ def rotate(state: State, where: Where, nodes: range, settings: Settings) -> Prop
     for node in nodes:
         subject, equals = rotation_subject(vc, node), _equals(state, vc, node)
         memo = memo_of(state, subject)
-        got = {} if memo is None else _read(memo.value).got
+        got = {} if memo is None else _read_rotation(memo.value).got
         plan = None if waiting or under_way(state, node) else _onto_idle(state, where, node, equals, got, settings)
         if plan is not None and would_do(state, plan) and (yield plan) is None:
             continue
@@ -75,17 +75,17 @@ def rotate(state: State, where: Where, nodes: range, settings: Settings) -> Prop
             if memo is not None and not under_way(state, node):
                 yield (forget(subject),)
             continue
-        rotation = _Rotation(clock, clock, {}) if memo is None else _read(memo.value)
-        rotation = _counted(state, node, rotation, [turn for turns in equals for turn in turns.values()])
+        rotation = _Rotation(clock, clock, {}) if memo is None else _read_rotation(memo.value)
+        rotation = _count_turns(state, node, rotation, [turn for turns in equals for turn in turns.values()])
         moved = False
         if clock - rotation.moved_us >= _stay_us(state, equals, settings) and not under_way(state, node):
             for plan in _changes(state, vc, equals, rotation.got, settings):
-                whole = (*plan, _noted(subject, rotation._replace(moved_us=clock)))
+                whole = (*plan, _remember_rotation(subject, rotation._replace(moved_us=clock)))
                 if would_do(state, whole) and (yield whole) is None:
                     moved = True
                     break
         if not moved:
-            yield (_noted(subject, rotation),)
+            yield (_remember_rotation(subject, rotation),)
 
 
 def _equals(state: State, vc: str, node: int) -> list[dict[int, _Turn]]:
@@ -160,7 +160,7 @@ def _idles(turns: Mapping[int, _Turn]) -> bool:
     return any(part < 1 for part in used.values())
 
 
-def _counted(state: State, node: int, rotation: _Rotation, turns: Sequence[_Turn]) -> _Rotation:
+def _count_turns(state: State, node: int, rotation: _Rotation, turns: Sequence[_Turn]) -> _Rotation:
     """With what jobs have got since they were seen last. A job that is new has got what the others have on average."""
     clock, here = state.cluster.clock_us, {key.job_id for key in state.runs_on.get(node, ())}
     got = {job_id: us for job_id, us in rotation.got.items() if job_id in here}
@@ -208,13 +208,13 @@ def _destinations(turns: Mapping[int, _Turn], mover: Run, needs: _Turn, got: Map
 def _helps(turns: Mapping[int, _Turn], mover: Run, devices: Sequence[int], got: Mapping[int, int], stay_us: Micros) -> bool:
     """Whether those who will have got the least after the next stay have more if the mover is on these devices."""
 
-    def then(moved: Mapping[int, Mask]) -> list[int]:
+    def parts_then(moved: Mapping[int, Mask]) -> list[int]:
         wants = tuple(moved.get(job_id, mask_of(turns[job_id].run.devices)) for job_id in order)
         parts = parts_of(fair_turns(wants), len(wants))
         return sorted(got[job_id] + round(part * stay_us) for job_id, part in zip(order, parts, strict=True))
 
     order = sorted(turns)
-    return then({mover.job_id: mask_of(tuple(devices))}) > then({})
+    return parts_then({mover.job_id: mask_of(tuple(devices))}) > parts_then({})
 
 
 def _moves(state: State, mover: Run, needs: _Turn, devices: tuple[int, ...], settings: Settings) -> Iterator[Plan]:
@@ -230,11 +230,11 @@ def _moves(state: State, mover: Run, needs: _Turn, devices: tuple[int, ...], set
         yield (Migrate(job.id, spots, why, mover.guaranteed, share),)
 
 
-def _noted(subject: str, rotation: _Rotation) -> Remember:
+def _remember_rotation(subject: str, rotation: _Rotation) -> Remember:
     flat = tuple(part for job_id in sorted(rotation.got) for part in (job_id, rotation.got[job_id]))
     return Remember(NAME, subject, (rotation.moved_us, rotation.seen_us, *flat))
 
 
-def _read(value: tuple[int | str, ...]) -> _Rotation:
+def _read_rotation(value: tuple[int | str, ...]) -> _Rotation:
     moved, seen, *flat = map(int, value)
     return _Rotation(moved, seen, dict(zip(flat[::2], flat[1::2], strict=True)))

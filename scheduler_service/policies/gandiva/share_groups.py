@@ -38,7 +38,7 @@ def is_ours(state: State, group: ShareGroup, vc: str) -> bool:
     )
 
 
-def arranged(state: State, group: ShareGroup, units: Sequence[Unit], runs: Mapping[RunKey, Run]) -> Share | None:
+def arrange_rows(state: State, group: ShareGroup, units: Sequence[Unit], runs: Mapping[RunKey, Run]) -> Share | None:
     """The rows of these units, by who outranks whom, if they can be had."""
     jobs = {key.job_id: state.jobs.rows[key.job_id] for key in runs}
     rows = rows_of(units, jobs)
@@ -82,6 +82,6 @@ def _rearrange(state: State, vc: str, numbers: Iterable[int]) -> Proposals:
         units = units_of(group.rows, runs)
         if rows_of(units, state.jobs.rows) == group.rows:
             continue
-        share = arranged(state, group, units, runs)
+        share = arrange_rows(state, group, units, runs)
         if share is not None:
             yield (share,)

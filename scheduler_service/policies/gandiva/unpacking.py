@@ -25,7 +25,7 @@ from scheduler_service.policies.stages import Where
 
 def unpack(state: State, where: Where, nodes: range, now: Round, settings: Settings) -> Generator[Plan, str | None, Round]:
     """Move at most one job of each of these servers. Returns the round with what is left of its hour."""
-    now = now.at(state.cluster.clock_us)
+    now = now.with_hour_at(state.cluster.clock_us)
     if any(first_waiting(state, where.vc)):
         return now
     for node in nodes:

@@ -18,7 +18,7 @@ LOOKED_AT = 16
 """The first jobs of each queue that may be before the one that could start."""
 
 
-def contested(state: State) -> list[int]:
+def contested_vcs(state: State) -> list[int]:
     """Virtual clusters in which a job could start on what is kept for it, and another waits that may take that; in order of
     their ids."""
     found = set[int]()

@@ -47,7 +47,7 @@ def with_more(state: State, job: Job, plan: Plan, most: int) -> Plan:
     found = _idle(state, job, place.spots, min(most, job.spec.max_tasks - len(place.spots)))
     for more in range(len(found), 0, -1):
         spots = (*place.spots, *found[:more])
-        if not overdrawn(state, job.resized(len(spots)), spots):
+        if not overdrawn(state, job.with_tasks(len(spots)), spots):
             return (*plan[:-1], replace(place, spots=spots, beyond=more))
     return plan
 
@@ -67,7 +67,7 @@ def _idle(state: State, job: Job, spots: Iterable[Spot], most: int) -> list[Spot
     return found
 
 
-def reclaimed(state: State, victim: int, claimant: Job, in_the_way: Iterable[RunKey]) -> Reclaim:
+def plan_reclaim(state: State, victim: int, claimant: Job, in_the_way: Iterable[RunKey]) -> Reclaim:
     """Reclaim the devices of the victim, which has these runs in the way. If it is guaranteed, and only what it has beyond that
     is in the way, it gives that back and continues."""
     keys = list(in_the_way)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from scheduler_service.core.allocation.bindings import entitled
+from scheduler_service.core.allocation.bindings import is_entitled
 from scheduler_service.core.allocation.guarantee import leaves_in_time
 from scheduler_service.core.cells.feasibility import why_never
 from scheduler_service.core.cells.guaranteed_search import Found, find
@@ -22,7 +22,7 @@ from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, Own
 from scheduler_service.core.model.values import ZERO, Mask, add, mask_of
 from scheduler_service.core.state.holdings import first_of_each, made_ready
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.hived.growth_beyond_quota import reclaimed
+from scheduler_service.policies.hived.growth_beyond_quota import plan_reclaim
 from scheduler_service.policies.hived.host_overuse import have_them_leave, overdrawn
 from scheduler_service.policies.hived.reclaim import LeastLost
 from scheduler_service.policies.placing.joining import join
@@ -55,7 +55,7 @@ def suits(pools: Pools, spec: JobSpec, pool: str) -> bool:
     return fits and enough and (not spec.gpu_memory_mib or spec.gpu_memory_mib <= pools.usable_mib(pool))
 
 
-def joined(state: State, job: Job, guaranteed: bool, in_pool: Callable[[str], bool]) -> Place | None:
+def join_in_cells(state: State, job: Job, guaranteed: bool, in_pool: Callable[[str], bool]) -> Place | None:
     """Let a job that asks for a part of a device join others of its virtual cluster: of those pools, in cells to which it has a
     right, or (not guaranteed) in idle ones."""
     if not job.spec.shares:
@@ -65,7 +65,7 @@ def joined(state: State, job: Job, guaranteed: bool, in_pool: Callable[[str], bo
 
     def may(node: int, mask: Mask) -> bool:
         position = pools.positions.get(node)
-        return position is not None and in_pool(position.pool) and (not guaranteed or entitled(state, job, node, mask))
+        return position is not None and in_pool(position.pool) and (not guaranteed or is_entitled(state, job, node, mask))
 
     return join(state, job, guaranteed, may, job.avoid)
 
@@ -76,7 +76,7 @@ def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: Gone | None 
     pools = state.pools
     assert pools is not None
     mine = choices(pools, vc, job.spec)
-    if not gone and (shared := joined(state, job, True, {choice.pool for choice in mine}.__contains__)) is not None:
+    if not gone and (shared := join_in_cells(state, job, True, {choice.pool for choice in mine}.__contains__)) is not None:
         return (shared,)
     for name, owner in mine:
         pool = pools.pools[name]
@@ -96,7 +96,11 @@ def _cheapest(
     """Find room for the job. A gang's tasks are placed one after the other, each where the fewest runs are lost. If that costs
     several, they are placed once more, with a look at what else those runs make room for, and the cheaper way is taken."""
     found = find(pool, owner, wanted, gone, choice)
-    if found is None or len(wanted.needs) == 1 or not any(pool.held(slot)[1] & mask for slot, mask in found.placed.values()):
+    if (
+        found is None
+        or len(wanted.needs) == 1
+        or not any(pool.held_leaves(slot)[1] & mask for slot, mask in found.placed.values())
+    ):
         return found
     lost = choice.runs_lost(list(found.placed.values()))
     other = find(pool, owner, wanted, gone, replace(choice, shared=True)) if lost > 1 else None
@@ -125,7 +129,7 @@ def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, f
         actions.append(GiveWay(victim, job.id))
     if not staying:
         return (*actions, Place(job.id, tuple(spots), guaranteed=True, configuration=job.configuration))
-    actions += [reclaimed(state, victim, job, leaving[victim]) for victim in late]
+    actions += [plan_reclaim(state, victim, job, leaving[victim]) for victim in late]
     return (*actions, *keep(job, spots, staying))
 
 
@@ -220,7 +224,7 @@ def _may_run_now(pools: Pools, vc: VirtualCluster, choice: Choice, job: Job) -> 
     if choice.owner.pin:
         return not _faulty_in_pin(pools, choice, job)
     pool, owned = pools.pools[choice.pool], cells_of(pools, vc, choice.pool)
-    faulty = [pool.doomed(choice.owner, level) for level in range(len(owned))]
+    faulty = [pool.count_doomed(choice.owner, level) for level in range(len(owned))]
     return not any(faulty) or not _never_in(pools, choice, job, tuple(o - f for o, f in zip(owned, faulty, strict=True)))
 
 
@@ -252,9 +256,9 @@ def _why_not_in(state: State, pools: Pools, vc: VirtualCluster, choice: Choice, 
     if faulty:
         what = f"{faulty} {pool.shape.levels[0]} of pin {choice.owner.pin}"
         return Wait(job.id, Reason.CELLS_FAULTY, f"pool {choice.pool}: faulty cells of virtual cluster {vc.name}: {what}")
-    doomed = [level for level in range(len(pool.shape.levels)) if pool.doomed(choice.owner, level)]
+    doomed = [level for level in range(len(pool.shape.levels)) if pool.count_doomed(choice.owner, level)]
     if doomed:
-        names = ", ".join(f"{pool.doomed(choice.owner, level)} {pool.shape.levels[level]}" for level in doomed)
+        names = ", ".join(f"{pool.count_doomed(choice.owner, level)} {pool.shape.levels[level]}" for level in doomed)
         return Wait(job.id, Reason.CELLS_FAULTY, f"pool {choice.pool}: faulty cells of virtual cluster {vc.name}: {names}")
     return Wait(job.id, Reason.BEYOND_QUOTA, f"the cells of virtual cluster {vc.name} are in use")
 

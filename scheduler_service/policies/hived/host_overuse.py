@@ -12,7 +12,7 @@ from scheduler_service.core.allocation.guarantee import leaves_in_time
 from scheduler_service.core.messages import Plan, Reclaim, Spot, Wait
 from scheduler_service.core.model import Job, Reason, Run, RunKey
 from scheduler_service.core.model.values import Vector, add, fits, mask_of, times
-from scheduler_service.core.state.holdings import first_of_each, holding, released
+from scheduler_service.core.state.holdings import first_of_each, holding, resources_released
 from scheduler_service.core.state.state import State
 
 InTheWay = Mapping[int, Sequence[RunKey]]
@@ -51,7 +51,7 @@ def _once_left(state: State, node: int, spots: Iterable[Spot], leaving: Iterable
     free, mask = state.free_resources.free(node), 0
     for spot in spots:
         mask |= mask_of(spot.devices) if spot.node == node else 0
-    free = add(free, released(state, [state.runs.rows[key] for key in leaving]))
+    free = add(free, resources_released(state, [state.runs.rows[key] for key in leaving]))
     for row in state.earmarks.rows.values():
         if row.node == node and row.mask & mask:
             free = add(free, row.kept)

@@ -9,7 +9,7 @@ from itertools import islice
 
 from scheduler_service.core.cells.opportunistic_search import find_idle
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.pool_queries import free_around, leaves_unbound, owned
+from scheduler_service.core.cells.pool_queries import free_around, leaves_unbound, owned_positions
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.cells.queries import all_leaves, node_at
@@ -23,13 +23,13 @@ from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.model.tenants.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.model.values import Mask, mask_of
 from scheduler_service.core.state.eligibility import claim_of
-from scheduler_service.core.state.holdings import runs_together, together
+from scheduler_service.core.state.holdings import jobs_together, runs_together
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.resources.cpu_only_jobs import asks_no_cell, place_host_only
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived import nothing_to_preempt
-from scheduler_service.policies.hived.guaranteed import Choice, holds_up, joined, spots_at, suits
+from scheduler_service.policies.hived.guaranteed import Choice, holds_up, join_in_cells, spots_at, suits
 from scheduler_service.policies.hived.host_overuse import overdrawn
 from scheduler_service.policies.hived.opportunistic_victims import make_opportunistic_leave
 from scheduler_service.policies.hived.preemption_in_vc import may_ask
@@ -163,7 +163,10 @@ def _place_configured(state: State, job: Job) -> Place | None:
         nodes = place_host_only(job.spec, state.host, state.free_resources)
         if nodes is not None:
             return Place(job.id, tuple(Spot(node) for node in nodes), configuration=job.configuration)
-    if not job.spec.cells.pin and (shared := joined(state, job, False, lambda name: suits(pools, job.spec, name))) is not None:
+    if (
+        not job.spec.cells.pin
+        and (shared := join_in_cells(state, job, False, lambda name: suits(pools, job.spec, name))) is not None
+    ):
         return shared
     for name in pools.in_order():
         if job.spec.cells.pin or not suits(pools, job.spec, name):
@@ -201,10 +204,10 @@ def _promote_once(state: State, vc: VirtualCluster, jobs: Set[int], held: Set[Ch
     for name, pool in pools.pools.items():
         for mine in (owner, *(Owner(vc.id, pin.name) for pin in vc.pins if pin.pool == name)):
             if (name, mine) not in held:
-                inside |= jobs & _running_on(state, name, pool.visited(mine))
+                inside |= jobs & _running_on(state, name, pool.visited_nodes(mine))
     for job_id in sorted(jobs if unbound else inside):
         job = state.jobs.rows[job_id]
-        job = job.configured(job.configuration)
+        job = job.in_configuration(job.configuration)
         if all(run.guaranteed for run in state.runs_of(job_id)):  # with another that shares its devices
             promoted.add(job_id)
             continue
@@ -249,7 +252,7 @@ def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
     pools = state.pools
     assert pools is not None
     owner = Owner(vc.id, state.jobs.rows[job_id].launch_spec.cells.pin)
-    others = [state.jobs.rows[one] for one in together(state, job_id)]
+    others = [state.jobs.rows[one] for one in jobs_together(state, job_id)]
     if any(one.launch_spec.cells.pin != owner.pin or one.spec.guarantee is Guarantee.OPPORTUNISTIC for one in others):
         return None  # what one of them may have, the others may not
     bound: list[Bind] = []
@@ -269,7 +272,7 @@ def bind_around(
 ) -> bool:
     """Supposes that all of these leaves are in the owner's cells, and notes those that are bound for it. False: they cannot be;
     then none is bound."""
-    places &= ~owned(pool, owner, slot)
+    places &= ~owned_positions(pool, owner, slot)
     if not places:
         return True
     found = list(free_around(pool, owner, slot, (places & -places).bit_length() - 1))

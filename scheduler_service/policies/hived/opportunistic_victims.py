@@ -25,7 +25,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.guaranteed import in_the_way_of, keep, spots_at, suits, without_warm
 from scheduler_service.policies.hived.host_overuse import overdrawn
-from scheduler_service.policies.hived.preemption_in_vc import decided, rank, reached, within_bounds
+from scheduler_service.policies.hived.preemption_in_vc import rank, reachable_jobs, unscored_decision, within_bounds
 from scheduler_service.policies.hived.victims_in_vc import by_pool
 
 
@@ -35,7 +35,7 @@ def make_opportunistic_leave(state: State, vc: VirtualCluster, job: Job, rng: Rn
     assert pools is not None
     if victims is None or claim is None:
         return None
-    able = within_bounds(state, vc, claim, victims, reached(state, claim, job, _opportunistic_jobs(state, vc)))
+    able = within_bounds(state, vc, claim, victims, reachable_jobs(state, claim, job, _opportunistic_jobs(state, vc)))
     order, decision = rank(state, job, able, victims, rng)
     order = sorted(order, key=lambda other: other.priority)
     for others in by_pool(state, pools, order):
@@ -43,7 +43,7 @@ def make_opportunistic_leave(state: State, vc: VirtualCluster, job: Job, rng: Rn
         if found is None:
             continue
         chosen, spots = found
-        shown = None if claim is Claim.PRIORITY else decision or decided(job, vc, len(chosen))
+        shown = None if claim is Claim.PRIORITY else decision or unscored_decision(job, vc, len(chosen))
         going: list[Action] = [
             Reclaim(other.id, job.id) if shown is None else Preempt(other.id, job.id, vc.policy.cap, shown) for other in chosen
         ]

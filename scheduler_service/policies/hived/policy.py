@@ -15,8 +15,8 @@ from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import name_within, stages_within
 from scheduler_service.policies.hived import nothing_to_preempt
-from scheduler_service.policies.hived.contested_earmarks import contested
-from scheduler_service.policies.hived.exchange.arbiter import Match, balanced
+from scheduler_service.policies.hived.contested_earmarks import contested_vcs
+from scheduler_service.policies.hived.exchange.arbiter import Match, balance_surplus
 from scheduler_service.policies.hived.exchange.arbiter_and_proxies import MATCHES, arbitrate, run_proxies
 from scheduler_service.policies.hived.growth_beyond_quota import more_tasks, with_more
 from scheduler_service.policies.hived.guaranteed import Choice, place_on_cells_kept, plan_in_cells
@@ -36,7 +36,7 @@ nothing."""
 _ALL = sys.maxsize
 
 
-def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
+def cells(match: Match | None = balance_surplus, promotes: bool = True) -> Policy:
     """The policy of HiveD. `match`: how cells are exchanged; None: as tenants agree among themselves. `promotes`: what
     overflowed becomes guaranteed where it runs, once its virtual cluster can have those cells; the paper has no such rule."""
 
@@ -54,13 +54,13 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
 
     def serve(state: State, rng: Rng) -> Proposals:
         if state.earmarks_of:
-            yield from guaranteed(state, contested(state), rng)
+            yield from serve_vcs(state, contested_vcs(state), rng)
             yield from start_on_earmarks(state, place_on_cells_kept)
-        yield from guaranteed(state, _with_work(state), rng)
+        yield from serve_vcs(state, _with_work(state), rng)
         while (vc := (yield from serve_opportunistic(state, rng))) is not None:
-            yield from guaranteed(state, [vc.id], rng)
+            yield from serve_vcs(state, [vc.id], rng)
 
-    def guaranteed(state: State, vc_ids: list[int], rng: Rng) -> Proposals:
+    def serve_vcs(state: State, vc_ids: list[int], rng: Rng) -> Proposals:
         """Serve these virtual clusters. If one of them gives cells away, such as those of a lazy run, or is content with broken
         ones, others that were served before it may want what that leaves; if cells are missing because of faults, they may miss
         more. With what has come to be guaranteed, waiting jobs may take turns."""
@@ -293,7 +293,7 @@ def _head(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], skipped: di
     first: tuple[QueueKey, _Queue] | None = None
     for lane in lanes:
         for named, queue in state.queues.get((vc.name, lane), {}).items():
-            key = queue.behind(skipped.setdefault((lane, named), 0))
+            key = queue.key_behind(skipped.setdefault((lane, named), 0))
             if key is not None and (first is None or key < first[0]):
                 first = key, (lane, named)
     return None if first is None else (first[1], state.jobs.rows[first[0][-1]])
@@ -301,5 +301,5 @@ def _head(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], skipped: di
 
 def _stands(state: State, vc: VirtualCluster, at: _Queue, skipped: int, job: Job) -> bool:
     """Whether it is where it was in its queue; an array that stays there may have begun one more of its elements."""
-    key = state.queue(vc.name, *at).behind(skipped)
+    key = state.queue(vc.name, *at).key_behind(skipped)
     return key is not None and key[-1] == job.id and state.jobs.rows[job.id].elements == job.elements

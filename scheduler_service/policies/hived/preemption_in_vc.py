@@ -12,8 +12,8 @@ from scheduler_service.core.messages import Action, AddEarmark, Plan, Preempt, R
 from scheduler_service.core.model import Decision, Job, JobClass
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
-from scheduler_service.core.state.eligibility import RULES, claim_of, spared, why_not
-from scheduler_service.core.state.holdings import first_of_each, together
+from scheduler_service.core.state.eligibility import RULES, claim_of, spared_reason, why_not
+from scheduler_service.core.state.holdings import first_of_each, jobs_together
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.guaranteed import holds_up
@@ -28,8 +28,8 @@ def make_room(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> Plan | No
     assert pools is not None
     if victims is None or claim is None or not may_ask(state, vc, claim) or not holds_up(state, vc, job):
         return None
-    ranked = rank(state, job, reached(state, claim, job, running(state, vc)), victims, rng)
-    kept = lowest_first(reached(state, claim, job, waiting_for_others(state, vc)))
+    ranked = rank(state, job, reachable_jobs(state, claim, job, running(state, vc)), victims, rng)
+    kept = lowest_first(reachable_jobs(state, claim, job, waiting_for_others(state, vc)))
     losing = {other.id for other in kept}
     for jobs in by_pool(state, pools, [*kept, *within_bounds(state, vc, claim, victims, ranked.jobs)]):
         if plan_without(state, vc, job, jobs) is None:
@@ -47,7 +47,7 @@ def make_room(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> Plan | No
                 return _sparing_the_lazy(state, vc, job, chosen, plan)
             if all(other.id in losing for other in chosen):
                 return plan
-            mine = {one for other in chosen for one in together(state, other.id)}
+            mine = {one for other in chosen for one in jobs_together(state, other.id)}
             return _preempting(plan, mine, job, vc, ranked.decision)
     return None
 
@@ -61,7 +61,7 @@ def may_ask(state: State, vc: VirtualCluster, claim: Claim) -> bool:
     return sum(spec.vc == vc.name and spec.job_class is JobClass.TRIAL for spec in waiting) < most
 
 
-def reached(state: State, claim: Claim, job: Job, others: Iterable[Job]) -> list[Job]:
+def reachable_jobs(state: State, claim: Claim, job: Job, others: Iterable[Job]) -> list[Job]:
     """Those whose runs the job may have preempted now, or that may lose what is kept for them. Of those that share devices, the
     first represents all, if the job may have all of them preempted."""
     may = _may_go if RULES[claim].bounded else _may_yield
@@ -71,7 +71,7 @@ def reached(state: State, claim: Claim, job: Job, others: Iterable[Job]) -> list
 
 def jobs_with(state: State, job: Job) -> list[Job]:
     """The job, and those that are preempted with it."""
-    return [state.jobs.rows[job_id] for job_id in together(state, job.id)]
+    return [state.jobs.rows[job_id] for job_id in jobs_together(state, job.id)]
 
 
 def _may_go(state: State, claim: Claim, job: Job, other: Job) -> bool:
@@ -79,7 +79,7 @@ def _may_go(state: State, claim: Claim, job: Job, other: Job) -> bool:
     return (
         why_not(state, claim, job, other, runs) is None
         and other.id not in state.unreachable
-        and all(spared(state, run, other) is None for run in runs)
+        and all(spared_reason(state, run, other) is None for run in runs)
     )
 
 
@@ -115,7 +115,7 @@ def _one(state: State, vc: VirtualCluster, job: Job, order: list[Job]) -> tuple[
 
 def _preempting(plan: Plan, mine: set[int], job: Job, vc: VirtualCluster, decision: Decision | None) -> Plan:
     """The plan, with the virtual cluster's own runs preempted where it would have them reclaimed."""
-    shown = decision or decided(job, vc, len(mine))
+    shown = decision or unscored_decision(job, vc, len(mine))
     actions: list[Action] = []
     for action in plan:
         if isinstance(action, Reclaim) and action.job_id in mine and not action.beyond:
@@ -127,7 +127,7 @@ def _preempting(plan: Plan, mine: set[int], job: Job, vc: VirtualCluster, decisi
     return tuple(actions)
 
 
-def decided(job: Job, vc: VirtualCluster, considered: int) -> Decision:
+def unscored_decision(job: Job, vc: VirtualCluster, considered: int) -> Decision:
     """The decision, for the story, of a choice that goes by no score."""
     policy = vc.policy
     return Decision(job.id, 0, job.spec.demand, policy.name, policy.s, policy.cap, 0.0, 0, considered, ())
@@ -141,7 +141,7 @@ def _sparing_the_lazy(state: State, vc: VirtualCluster, job: Job, chosen: list[J
         sparing = plan_without(state, vc, job, chosen, stay)
         if sparing is None:
             return plan
-        leave = {one for action in sparing if isinstance(action, Reclaim) for one in together(state, action.job_id)}
+        leave = {one for action in sparing if isinstance(action, Reclaim) for one in jobs_together(state, action.job_id)}
         if not any(other.id in leave for other in stay):
             return sparing
         stay = [other for other in stay if other.id not in leave]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Set
 
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.model import Job
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.queue_keys import Named, named_by
 from scheduler_service.core.state.state import State
@@ -28,7 +28,7 @@ def in_pool(job: Job, pool: str) -> Job:
     """The job as it is in the queue of one pool, as if it had named that."""
     if job.spec.cells.pool == pool:
         return job
-    return changed(job, spec=changed(job.spec, cells=job.spec.cells._replace(pool=pool)))
+    return with_changes(job, spec=with_changes(job.spec, cells=job.spec.cells._replace(pool=pool)))
 
 
 def held_up(state: State, vc: VirtualCluster, mine: Iterable[Way]) -> Iterator[Choice]:

@@ -14,7 +14,7 @@ from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.cells.queries import node_at
 from scheduler_service.core.model import Run
 from scheduler_service.core.model.values import Mask, mask_of
-from scheduler_service.core.state.holdings import holding, runs_together, together
+from scheduler_service.core.state.holdings import holding, jobs_together, runs_together
 from scheduler_service.core.state.resources.candidates import size_of
 from scheduler_service.core.state.state import State
 
@@ -33,9 +33,9 @@ class LeastLost:
     """Whether a job of which only a part is in a place counts for that part alone: others of its runs may make room for other
     tasks of the gang that has it leave."""
 
-    def between(self, options: Sequence[Places], taken: Places) -> int:
+    def choose_between(self, options: Sequence[Places], taken: Places) -> int:
         anyhow = self._victims(taken)
-        victims = [_without(self._victims(option), anyhow) for option in options]
+        victims = [_drop_jobs(self._victims(option), anyhow) for option in options]
         worth = self._worth(set().union(*victims))
 
         def cost(place: int) -> tuple[float, int, Worth, int]:
@@ -93,7 +93,9 @@ class LeastLost:
 
         def worth(jobs: Collection[int]) -> Worth:
             score = sum(sizes[job_id] / largest + self.s * graces[job_id] / longest for job_id in sorted(jobs))
-            priority = max((state.jobs.rows[one].priority for job_id in jobs for one in together(state, job_id)), default=0)
+            priority = max(
+                (state.jobs.rows[one].priority for job_id in jobs for one in jobs_together(state, job_id)), default=0
+            )
             return bool(jobs), priority, score
 
         return worth
@@ -104,7 +106,7 @@ def _goes_anyhow(run: Run) -> bool:
     return run.phase.exits_soon or run.awaits
 
 
-def _without(jobs: dict[int, int], others: Collection[int]) -> dict[int, int]:
+def _drop_jobs(jobs: dict[int, int], others: Collection[int]) -> dict[int, int]:
     return {job_id: leaves for job_id, leaves in jobs.items() if job_id not in others}
 
 
@@ -115,10 +117,10 @@ def _size(state: State, job_id: int) -> float:
 
 def _grace(state: State, job_id: int) -> int:
     """The grace period that it would get; the longest of those that share its devices."""
-    longest = max(state.jobs.rows[one].spec.grace_us for one in together(state, job_id))
+    longest = max(state.jobs.rows[one].spec.grace_us for one in jobs_together(state, job_id))
     return min(longest, state.settings.reclaim_grace_us)
 
 
 def first_with(state: State, run: Run) -> int:
     """The first of the jobs that share the run's devices, which represents all of them."""
-    return together(state, run.job_id)[0] if run.group else run.job_id
+    return jobs_together(state, run.job_id)[0] if run.group else run.job_id

@@ -6,7 +6,7 @@ cells as before. A guaranteed job takes room on a server in cells of its own, an
 
 from collections.abc import Callable
 
-from scheduler_service.core.cells.pool_queries import owned
+from scheduler_service.core.cells.pool_queries import owned_positions
 from scheduler_service.core.cells.positions import indices, positions
 from scheduler_service.core.cells.shape import pick
 from scheduler_service.core.engine import Proposals
@@ -66,7 +66,7 @@ def on_server(state: State, job: Job, node: int, guaranteed: bool) -> tuple[tupl
     if not suits(pools, job.launch_spec, position.pool) or not state.free_resources.is_open(node):
         return None
     pool, owner = pools.pools[position.pool], Owner(vc_id, cells.pin)
-    mine, left = owned(pool, owner, position.slot) if guaranteed else 0, pool.idle(position.slot)
+    mine, left = owned_positions(pool, owner, position.slot) if guaranteed else 0, pool.idle(position.slot)
     spots, all_taken = list[Spot](), 0
     for task in job.launch_spec.tasks():
         taken = pick(pool.shape, left & mine, task.devices) or pick(pool.shape, left, task.devices)
@@ -79,7 +79,7 @@ def on_server(state: State, job: Job, node: int, guaranteed: bool) -> tuple[tupl
         with state.supposing():
             if not bind_around(state, pool, position.slot, all_taken, owner, binds, iter(range(TRIED))):
                 return None
-    if overdrawn(state, job.configured(job.configuration), spots):
+    if overdrawn(state, job.in_configuration(job.configuration), spots):
         return None
     return tuple(binds), tuple(spots)
 

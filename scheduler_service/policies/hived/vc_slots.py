@@ -77,7 +77,7 @@ class CellSlots:
             if not isinstance(wanted, str):
                 yield _Kind(pool, owner, wanted)
 
-    def where(self, kind: int) -> str:
+    def place_of_kind(self, kind: int) -> str:
         return self._kinds[kind].pool
 
     def is_free(self, kind: int) -> bool:
@@ -105,7 +105,7 @@ class CellSlots:
         """When each place for such a task is free."""
         pool = self._pools.pools[of.pool]
         for level in range(len(pool.shape.fan)):
-            free = max(unbound(pool, of.owner, level) - pool.doomed(of.owner, level), 0)
+            free = max(unbound(pool, of.owner, level) - pool.count_doomed(of.owner, level), 0)
             yield from repeat(self._now, free * _seats_in_cell(pool.shape, need, level))
         in_use = self._in_use.get(of.pool, {})
         for slot, mask in _units(pool, of.owner):
@@ -147,10 +147,10 @@ class CellSlots:
         """The leaves that the job holds, of those of all cells in which it may run: each leaf goes with its share of CPUs and
         memory."""
         kinds = list(self._kinds_of(spec))
-        owned = sum(self._owned(kind.pool, kind.owner) for kind in kinds)
+        owned = sum(self._count_owned(kind.pool, kind.owner) for kind in kinds)
         return sum(need.leaves for need in kinds[0].wanted.needs) / owned if owned else 0.0
 
-    def _owned(self, name: str, owner: Owner) -> int:
+    def _count_owned(self, name: str, owner: Owner) -> int:
         pool = self._pools.pools[name]
         if owner.pin:
             return sum(mask.bit_count() for _, mask in _units(pool, owner))

@@ -38,7 +38,7 @@ def server_for(state: State, job: Job) -> int | None:
     offered = offered_to(state, job)
     room = (offered[2] >= need.devices) & (offered[0] >= need.cpu_milli) & (offered[1] >= need.memory_mib)
     room[0] = False
-    if job.avoid and (others := room & ~_of(job.avoid, len(room))).any():
+    if job.avoid and (others := room & ~_mask_of_nodes(job.avoid, len(room))).any():
         room = others
     whole = state.free_resources.capacities()[2]
     beside = room & (loads.affinity == need.devices) & (loads.requested + need.devices <= whole)
@@ -50,7 +50,7 @@ def server_for(state: State, job: Job) -> int | None:
     return _least(offered[2], nearest_of(state, need.devices, room)) if room.any() else None
 
 
-def _of(nodes: tuple[int, ...], count: int) -> NDArray[np.bool_]:
+def _mask_of_nodes(nodes: tuple[int, ...], count: int) -> NDArray[np.bool_]:
     found = np.zeros(count, np.bool_)
     found[[node for node in nodes if node < count]] = True
     return found

@@ -65,7 +65,7 @@ def nearest_of(state: State, devices: int, nodes: NDArray[np.bool_]) -> NDArray[
 
 def pack_closely(state: State, needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | None:
     """A node for each task of a job; None: there is no room. `offered` (3, nodes + 1) is what is free by node, as
-    `FreeResources.offered` gives it; it may be changed. Finds room wherever `pack` does."""
+    `FreeResources.offered_resources` gives it; it may be changed. Finds room wherever `pack` does."""
     total = reduce(add, needs)
     if not total.devices:
         return pack(needs, offered)
@@ -109,7 +109,7 @@ def _pack_over_nodes(state: State, needs: Sequence[Vector], offered: NDArray[np.
         need = needs[i]
         if need != before:
             room = (offered[2] >= need.devices) & (offered[0] >= need.cpu_milli) & (offered[1] >= need.memory_mib)
-            near, before = _near(state, need.devices, bits_of(room) & ~1, idle), need
+            near, before = _nodes_by_distance(state, need.devices, bits_of(room) & ~1, idle), need
         bits = near[0][1] if near else 0
         if not bits:
             return None
@@ -123,11 +123,11 @@ def _pack_over_nodes(state: State, needs: Sequence[Vector], offered: NDArray[np.
             moved.append(
                 (_distance(choices(tree, idle[node]).by_count[need.devices]) if need.devices else (False, 0), 1 << node)
             )
-        near = _merged(moved)
+        near = _merge_equal(moved)
     return nodes
 
 
-def _near(state: State, devices: int, room: int, idle: dict[int, Mask]) -> list[tuple[_Distance, int]]:
+def _nodes_by_distance(state: State, devices: int, room: int, idle: dict[int, Mask]) -> list[tuple[_Distance, int]]:
     """The nodes that have room for a task, by how close its devices are there, the closest first. `idle`: what is left of the
     nodes of other tasks of its job."""
     if not devices:
@@ -137,10 +137,10 @@ def _near(state: State, devices: int, room: int, idle: dict[int, Mask]) -> list[
     near = list(_by_distance(state, devices, untouched))
     for node in used:
         near.append((_distance(choices(state.device_tree(node), idle[node]).by_count[devices]), 1 << node))
-    return _merged(near)
+    return _merge_equal(near)
 
 
-def _merged(near: list[tuple[_Distance, int]]) -> list[tuple[_Distance, int]]:
+def _merge_equal(near: list[tuple[_Distance, int]]) -> list[tuple[_Distance, int]]:
     merged: dict[_Distance, int] = {}
     for distance, bits in near:
         if bits:

@@ -11,7 +11,7 @@ from scheduler_service.core.model import EarmarkPhase, Job, Reason, ShareMode
 from scheduler_service.core.model.values import add, fits
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.resources.closed_nodes import why_closed
-from scheduler_service.core.state.resources.suitable_nodes import asked, describe
+from scheduler_service.core.state.resources.suitable_nodes import describe, node_requirements
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.placing.closest import best_of, closest_node, devices_for, pack_closely, pick_devices
 from scheduler_service.policies.placing.joining import join
@@ -42,7 +42,7 @@ def place_on_first_node(state: State, job: Job) -> Place | None:
     spec = job.spec
     if spec.gang or job.avoid or spec.alternatives or spec.share is not ShareMode.EXCLUSIVE:
         return place(state, job)
-    node = state.free_resources.first_fit(spec.demand, state.among(spec))
+    node = state.free_resources.first_fit(spec.demand, state.suitable_for(spec))
     for other in _nodes_with_earmarks(state, job):
         node = other if node is None else min(node, other)
     if node is None:
@@ -66,7 +66,7 @@ def _place_configured(state: State, job: Job) -> Place | None:
 def place_on_earmarks(state: State, job: Job) -> Place:
     """Puts the job where everything is kept for it."""
     earmarks = [state.earmarks.rows[earmark_id] for earmark_id in state.earmarks_of[job.id]]
-    job = job.configured(earmarks[0].configuration)
+    job = job.in_configuration(earmarks[0].configuration)
     nodes = [0] * len(job.spec.tasks())
     for earmark in earmarks:
         for rank in earmark.tasks:
@@ -92,7 +92,7 @@ def place_on(state: State, job: Job, nodes: list[int]) -> Place:
 
 def offered_to(state: State, job: Job) -> NDArray[np.int64]:
     """(3, nodes + 1): what each node has for the job, with what is kept there for it; a copy."""
-    offered = state.free_resources.offered(state.among(job.spec)).copy()
+    offered = state.free_resources.offered_resources(state.suitable_for(job.spec)).copy()
     for earmark_id in state.earmarks_of.get(job.id, ()):
         earmark = state.earmarks.rows[earmark_id]
         if state.is_usable(job.spec, earmark.node):
@@ -109,7 +109,7 @@ def take_promised(state: State, job: Job, offered: NDArray[np.int64]) -> None:
 
 def _first_node(state: State, job: Job) -> int | None:
     need = job.spec.demand
-    node = closest_node(state, need, state.among(job.spec))
+    node = closest_node(state, need, state.suitable_for(job.spec))
     if job.id in state.earmarks_of:  # it has more there than others have
         nodes = 0 if node is None else 1 << node
         for other in _nodes_with_earmarks(state, job):
@@ -127,9 +127,9 @@ def _nodes_with_earmarks(state: State, job: Job) -> Iterator[int]:
             yield earmark.node
 
 
-def queued(state: State, lane: Lane, skip: int) -> Job | None:
+def queued_job(state: State, lane: Lane, skip: int) -> Job | None:
     """The job behind `skip` others in its lane, on a site without virtual clusters."""
-    key = state.site_queues[lane].behind(skip)
+    key = state.site_queues[lane].key_behind(skip)
     return None if key is None else state.jobs.rows[key[-1]]
 
 
@@ -158,9 +158,9 @@ def why_too_large(state: State, job: Job) -> str:
 
 
 def _why_too_large(state: State, job: Job) -> str:
-    room, gang, among = state.free_resources, job.spec.gang, state.among(job.spec)
+    room, gang, among = state.free_resources, job.spec.gang, state.suitable_for(job.spec)
     kind = "no node of the cluster"
-    if among is not None and (asks := asked(job.spec)) is not None:
+    if among is not None and (asks := node_requirements(job.spec)) is not None:
         kind = f"no node that {describe(asks)}"
         if not among.bits:
             return f"there is {kind}"

@@ -32,7 +32,7 @@ def join(
     `avoid`. None: no group has room. Costs a look at a group that has a part for it; more, where CPUs or memory are short."""
     if not job.spec.shares:
         return None
-    among, to = state.among(job.spec), open_to(state, job, guaranteed)
+    among, to = state.suitable_for(job.spec), open_to(state, job, guaranteed)
     for number in state.open_groups.with_room(to, lambda memory: part_of(job.spec, limit_mib(memory, state.settings))):
         group = state.share_groups.rows[number]
         ((node, (index,)),) = group.devices

@@ -44,7 +44,7 @@ def _move_waiting(state: State, find: Find) -> Proposals:
             yield (move,)
 
 
-def elsewhere(state: State, job: Job, find: Find) -> Migrate | None:
+def resume_elsewhere(state: State, job: Job, find: Find) -> Migrate | None:
     """Resume a parked job where there is room. None: there is no room, or it cannot be moved."""
     operation = state.operations.rows[state.operation_of[job.id]]
     if not may_move(state, operation):
@@ -80,7 +80,7 @@ def _idle(state: State, job: Job, run: Run, taken: int) -> tuple[int, ...]:
 
 def _anywhere(state: State, job: Job, find: Find) -> Migrate | None:
     """The move to where the job would start now, in the configuration in which it runs."""
-    place = find(state, job.configured(job.configuration))
+    place = find(state, job.in_configuration(job.configuration))
     if place is None or place.share is not None:
         return None
     move = Migrate(job.id, place.spots, "its own devices are taken, and there is room")

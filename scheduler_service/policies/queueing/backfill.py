@@ -106,10 +106,10 @@ class Reservations(Precedence):
     def is_hopeless(self) -> bool:
         return not (self._had_room and self._reservations)
 
-    def placed(self, state: State, job: Job, action: Place) -> None:
+    def note_placed(self, state: State, job: Job, action: Place) -> None:
         self.has_placed = True
         for reservation in self._reservations:
-            reservation.take(state, job, action)
+            reservation.take_resources(state, job, action)
 
 
 class Reservation:
@@ -125,12 +125,12 @@ class Reservation:
         if self.is_gone(state, job):
             return True
         left = self._spare.copy()
-        _take(left, job, action)
+        _take_resources(left, job, action)
         return bool((left[:, list(self.nodes)] >= 0).all())
 
-    def take(self, state: State, job: Job, action: Place) -> None:
+    def take_resources(self, state: State, job: Job, action: Place) -> None:
         if not self.is_gone(state, job):
-            _take(self._spare, job, action)
+            _take_resources(self._spare, job, action)
 
     def is_gone(self, state: State, job: Job) -> bool:
         """Whether the job, started now, has certainly left when the head starts."""
@@ -138,8 +138,8 @@ class Reservation:
         return bool(limit) and state.cluster.clock_us + max(limit - job.ran_us, 0) + job.spec.grace_us <= self.at
 
 
-def _take(offered: NDArray[np.int64], job: Job, action: Place) -> None:
-    for spot, demand in zip(action.spots, job.spec.configured(action.configuration).tasks(), strict=True):
+def _take_resources(offered: NDArray[np.int64], job: Job, action: Place) -> None:
+    for spot, demand in zip(action.spots, job.spec.in_configuration(action.configuration).tasks(), strict=True):
         offered[:, spot.node] -= demand
 
 
@@ -159,7 +159,7 @@ def reserve(state: State, head: Job) -> Reservation | None:
     demands = np.array([holding(state, run) for runs in leaving for run in runs], np.int64).reshape(-1, len(offered)).T
     counts = list(accumulate(map(len, leaving)))
 
-    def after(end: int) -> NDArray[np.int64]:
+    def offered_after(end: int) -> NDArray[np.int64]:
         """Resources that are offered once this job, and those before it, have left."""
         then = offered.copy()
         for row, demand in zip(then, demands, strict=True):
@@ -169,9 +169,9 @@ def reserve(state: State, head: Job) -> Reservation | None:
     # To pack the head after each end would cost runs times nodes. What it needs at least is there once, and stays.
     needs = head.spec.tasks()
     each = Counter(needs)
-    soonest = bisect_left(range(len(ends)), True, key=lambda end: _may_suffice(each, after(end)))
+    soonest = bisect_left(range(len(ends)), True, key=lambda end: _may_suffice(each, offered_after(end)))
     for end in range(soonest, len(ends)):
-        beside = after(end)
+        beside = offered_after(end)
         packed = pack(needs, beside)
         if packed is not None:
             return Reservation(ends[end][0], beside, frozenset(packed))

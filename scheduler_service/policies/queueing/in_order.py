@@ -68,7 +68,7 @@ def head_of(state: State, skipped: dict[Lane, int]) -> Job | None:
     first: QueueKey | None = None
     for lane, skip in skipped.items():
         queue = state.site_queues[lane]
-        key = queue.behind(skip) if skip else queue.first
+        key = queue.key_behind(skip) if skip else queue.first
         if key is not None and (first is None or key < first):
             first = key
     return None if first is None else state.jobs.rows[first[-1]]

@@ -52,7 +52,7 @@ def serve_behind(state: State, lanes: Sequence[Lane], before: Precedence, make_r
         place = before.place(state, job) if may_fit else None
         if place is not None:
             if (yield (place,)) is None:
-                before.placed(state, job, place)
+                before.note_placed(state, job, place)
             else:
                 passed += 1
         elif job.id in state.earmarks_of:
@@ -71,7 +71,7 @@ def serve_behind(state: State, lanes: Sequence[Lane], before: Precedence, make_r
                         continue
                 passed += reason is not None or job.id in state.earmarks_of  # else it has started
         queue = state.kinds_waiting(lane).get(kind)
-        if queue is not None and (following := queue.behind(passed)) is not None:
+        if queue is not None and (following := queue.key_behind(passed)) is not None:
             heappush(turns, (following, lane, kind, passed))
 
 

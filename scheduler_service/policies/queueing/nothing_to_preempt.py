@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from scheduler_service.core.enact import WAITING
 from scheduler_service.core.messages import Wait
 from scheduler_service.core.model import Job, JobClass, Reason
-from scheduler_service.core.state.eligibility import RULES, Rule, Spared, claim_of, spared, why_not
-from scheduler_service.core.state.holdings import together
+from scheduler_service.core.state.eligibility import RULES, Rule, Spared, claim_of, spared_reason, why_not
+from scheduler_service.core.state.holdings import jobs_together
 from scheduler_service.core.state.state import State
 
 NOT_ENOUGH = "every run that may be preempted, together, would not make room"
@@ -43,20 +43,22 @@ def why_spared(
     there. `cap`: how often a job may be preempted for trials; None: any number of times. `among`: the jobs that might be
     preempted for it; None: all that run."""
     looked = state.active if among is None else among
-    found = list(_spared(state, claimant, cap, looked, spares))
+    found = list(_spared_jobs(state, claimant, cap, looked, spares))
     named = [f"job {job_id} {why}" for job_id, why in found[:shown]]
     if len(found) > shown:
         named.append(f"and {len(found) - shown} more")
     return "; ".join(named)
 
 
-def _spared(state: State, claimant: Job, cap: int | None, among: Iterable[int], spares: Spares) -> Iterator[tuple[int, str]]:
+def _spared_jobs(
+    state: State, claimant: Job, cap: int | None, among: Iterable[int], spares: Spares
+) -> Iterator[tuple[int, str]]:
     claim = claim_of(state, claimant)
     if claim is None:
         return
     rule, ways = RULES[claim], claimant.in_each_configuration()
 
-    def why(job: Job) -> str:
+    def why_itself(job: Job) -> str:
         """Why the job itself is spared; empty: only the jobs that share its devices may be a reason."""
         runs = state.runs_of(job.id)
         if rule.best_effort and job.spec.job_class is not JobClass.BEST_EFFORT:
@@ -70,10 +72,12 @@ def _spared(state: State, claimant: Job, cap: int | None, among: Iterable[int], 
         if not any(state.is_usable(one.spec, run.node) for one in ways for run in state.runs_of(job_id)):
             continue
         job, looked = state.jobs.rows[job_id], looked + 1
-        said = why(job)
+        said = why_itself(job)
         if not said:
-            others = (state.jobs.rows[other] for other in together(state, job_id) if other != job_id)
-            said = next((f"shares devices with job {other.id}, which {its}" for other in others if (its := why(other))), "")
+            others = (state.jobs.rows[other] for other in jobs_together(state, job_id) if other != job_id)
+            said = next(
+                (f"shares devices with job {other.id}, which {its}" for other in others if (its := why_itself(other))), ""
+            )
         yield job_id, said or _TOO_SMALL
         if looked == _LOOKED_AT:
             return
@@ -81,7 +85,7 @@ def _spared(state: State, claimant: Job, cap: int | None, among: Iterable[int], 
 
 def _not_now(state: State, job: Job, rule: Rule) -> str:
     """Why a job may not be preempted at the moment; empty: it may."""
-    facts = {fact for run in state.runs_of(job.id) if (fact := spared(state, run, job)) is not None}
+    facts = {fact for run in state.runs_of(job.id) if (fact := spared_reason(state, run, job)) is not None}
     if not rule.bounded:
         return Spared.EXITS_SOON.value if Spared.EXITS_SOON in facts else ""
     if Spared.GUARDED in facts:

@@ -99,10 +99,10 @@ class Precedence:
         """Whether jobs that ask for the same as one that has no room besides what is kept have none either."""
         return True
 
-    def placed(self, state: State, job: Job, action: Place) -> None:
+    def note_placed(self, state: State, job: Job, action: Place) -> None:
         """Note that the job starts there."""
 
-    def elsewhere(self) -> list[Kept]:
+    def kept_elsewhere(self) -> list[Kept]:
         """For `FreeResources.keeping`: nothing at all may be taken on nodes that a job which waits could use."""
         return [Kept(self.nodes, None)] if self.nodes else []
 
@@ -113,7 +113,7 @@ def _without_what_comes(state: State, job: Job, kept: Sequence[Kept]) -> list[Ke
     needs = job.spec.tasks()
     if job.spec.alternatives or any(need.devices for need in needs):
         return []
-    may, left = state.free_resources.fitting(reduce(least, needs), state.among(job.spec)), _LOOKED_AT
+    may, left = state.free_resources.fitting(reduce(least, needs), state.suitable_for(job.spec)), _LOOKED_AT
     rest, less = list[Kept](), list[Kept]()
     for part in kept:
         bits = part.bits
@@ -153,7 +153,7 @@ def _beside_what_comes(state: State, node: int, need: Vector, devices: int) -> V
 def parts_of(state: State, job: Job) -> Iterator[Kept]:
     """In each of the job's configurations, the nodes that could take one of its tasks, and what each is to keep for it."""
     for one in job.in_each_configuration():
-        among = state.among(one.spec)
+        among = state.suitable_for(one.spec)
         if not one.spec.gang:
             seats = state.open_nodes.seats(one.spec.demand, among)
             if seats.bits:

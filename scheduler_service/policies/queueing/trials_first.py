@@ -18,7 +18,7 @@ from scheduler_service.policies.placing.first_fit import (
     no_room,
     place,
     place_on_earmarks,
-    queued,
+    queued_job,
     start_on_earmarks,
 )
 from scheduler_service.policies.queueing.in_order import not_looked_at
@@ -54,7 +54,7 @@ def _serve_trials(
 ) -> Generator[Plan, str | None, Precedence | None]:
     """Returns what is to be left for trials that nothing could be preempted for; None: there are none such."""
     skip = 0
-    while (trial := queued(state, Lane.TRIAL, skip)) is not None:
+    while (trial := queued_job(state, Lane.TRIAL, skip)) is not None:
         action, had_earmark = place(state, trial), trial.id in state.earmarks_of
         if action is not None and (yield (action,)) is None:
             # What was kept for it elsewhere is free: those before it in the queue are asked again.
@@ -92,9 +92,9 @@ def _preempting_elsewhere(victims: Choose, most: int | None, cap: int | None, rn
             return no_room(state, trial)
         if not _may_preempt(state, most):
             return no_room(state, trial)
-        with state.free_resources.keeping(before.elsewhere()):
+        with state.free_resources.keeping(before.kept_elsewhere()):
             plan = victims(state, trial, rng)
-        if plan is not None and (yield _told(trial, plan)) is None:
+        if plan is not None and (yield _with_wait(trial, plan)) is None:
             return None
         return no_room(state, trial) if before.covers(state, trial) else in_vain(state, trial, cap)
 
@@ -107,17 +107,17 @@ def in_vain(state: State, trial: Job, cap: int | None) -> Wait:
     if not state.free_resources.any_open():
         return Wait(trial.id, Reason.NO_ROOM, NONE_OPEN)
 
-    def said() -> str:
+    def why_in_vain() -> str:
         return ": ".join(filter(None, (NOT_ENOUGH, why_spared(state, trial, cap, SHOWN))))
 
-    return nothing_to_preempt(Wait(trial.id, Reason.NO_ROOM), trial, said)
+    return nothing_to_preempt(Wait(trial.id, Reason.NO_ROOM), trial, why_in_vain)
 
 
 def _preempt_for(state: State, trial: Job, victims: Choose, rng: Rng) -> Generator[Plan, str | None, bool]:
     """Preempt runs for the trial. Returns whether any were."""
     plan = victims(state, trial, rng)
-    return plan is not None and (yield _told(trial, plan)) is None
+    return plan is not None and (yield _with_wait(trial, plan)) is None
 
 
-def _told(trial: Job, plan: Plan) -> Plan:
+def _with_wait(trial: Job, plan: Plan) -> Plan:
     return (*plan, Wait(trial.id, Reason.WAITING_FOR_VICTIMS))

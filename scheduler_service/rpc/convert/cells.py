@@ -12,7 +12,7 @@ from scheduler_service.core.cells.queries import node_at
 from scheduler_service.core.cells.shape import leaves, level_of
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.exchange.ownership import exchanges_of
-from scheduler_service.core.handlers.virtual_clusters import named, pools_of
+from scheduler_service.core.handlers.virtual_clusters import find_vc, pools_of
 from scheduler_service.core.model import Node, NodeState, RunKey
 from scheduler_service.core.model.tenants.exchange import ExchangeState
 from scheduler_service.core.model.tenants.virtual_clusters import Owner, Pin, Quota, VcPolicy, VirtualCluster
@@ -82,9 +82,9 @@ def _uses(row: VirtualCluster, name: str, pool: Pool, traded: ExchangeIndex) -> 
     """The largest cells first."""
     owner = Owner(row.id)
     for level in reversed(range(len(pool.shape.levels))):
-        owned = pool.promises.owned(owner, level)
+        owned = pool.promises.count_owned(owner, level)
         bound, free = len(pool.bound_of(owner, level)), pool.promises.free_of(owner, level)
-        faulty = pool.doomed(owner, level)
+        faulty = pool.count_doomed(owner, level)
         known = pool.shape.levels[level]
         taken, given = traded.get((name, known), (0, 0))
         if owned or bound or taken or given:
@@ -99,7 +99,7 @@ def pools_asked(state: State, pool: str, vc: str) -> list[str]:
     """The names of the pools that are to be shown. Raises NotFound."""
     pools = pools_of(state)
     if vc:
-        named(state, vc)
+        find_vc(state, vc)
     if pool and pool not in pools.pools:
         known = ", ".join(pools.in_order()) or "none yet"
         raise NotFound("NO_SUCH_POOL", f"there is no pool {pool!r}; there are: {known}", pool=pool)
@@ -226,7 +226,7 @@ def pin_out(state: State, pools: Pools, pin: Pin) -> pb.PinUse:
         return pb.PinUse(name=pin.name, state=pb.PIN_STATE_FAULTY, faults=[gone])
     held, faults = 0, list[pb.PinFault]()
     for slot, places in leaves(pool.shape, level, pin.cell):
-        held += (pool.held(slot)[0] & places).bit_count()
+        held += (pool.held_leaves(slot)[0] & places).bit_count()
         node = node_at(pools, pin.pool, slot)
         if node is None:
             faults.append(_missing(state, pools, pin.pool, slot))

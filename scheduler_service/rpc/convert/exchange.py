@@ -76,8 +76,8 @@ def postings_out(postings: Iterable[Posting], exchanges: Iterable[Exchange], nam
 def _posting_out(posting: Posting, board: Board, names: Names) -> pb.Posting:
     there, left = posting.id in board.postings, 0
     if there:
-        rest = board.wanted(posting)
-        left = board.left(posting, rest.begin_us, rest.end_us) if posting.kind is PostingKind.OFFER else rest.count
+        rest = board.wanted_lot(posting)
+        left = board.cells_left(posting, rest.begin_us, rest.end_us) if posting.kind is PostingKind.OFFER else rest.count
     over = posting.state is PostingState.OPEN and not there  # and the engine has not come to it
     return pb.Posting(
         posting_id=posting.id,

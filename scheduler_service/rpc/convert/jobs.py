@@ -6,10 +6,10 @@ from ebb.v1 import job_pb2 as pb
 
 from scheduler_service.core.cells.closeness import NODE, closeness, device_tree
 from scheduler_service.core.model import CandidateScore, Decision, Job, JobEvent, Node, NodeDevice, Run
-from scheduler_service.core.model.launch_time import executed
+from scheduler_service.core.model.launch_time import execution_time_parts
 from scheduler_service.core.model.profiles import Profile
 from scheduler_service.core.model.values import WHOLE, Mask, mask_of
-from scheduler_service.core.operations.estimators import expected
+from scheduler_service.core.operations.estimators import combine_estimates
 from scheduler_service.core.state.queue_keys import ACTIVE
 from scheduler_service.rpc.convert.runs import operation_out, save_out
 from scheduler_service.rpc.convert.specs import spec_out
@@ -57,7 +57,7 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         grace_wanted=duration_out(job.grace_wanted_us) if job.grace_wanted_us else None,
     )
     if job.elements is None:
-        executed_us, since_us, part_ppm = executed(runs)
+        executed_us, since_us, part_ppm = execution_time_parts(runs)
         out.executed_time.CopyFrom(duration_out(job.ran_us + executed_us))
         if (since := time_out(since_us)) is not None:
             out.executing_since.CopyFrom(since)
@@ -104,7 +104,7 @@ def estimates_out(job: Job) -> Iterator[pb.ConfigurationEstimate]:
     """Yield the estimate of each configuration of a job about which something is known."""
     for number, spec in enumerate(job.spec.in_each_configuration()):
         parts = [part for part in job.estimates if part.configuration == number]
-        of, impossible = expected(parts), any(part.impossible for part in parts)
+        of, impossible = combine_estimates(parts), any(part.impossible for part in parts)
         out = pb.ConfigurationEstimate(configuration=number, impossible=impossible)
         if of.time_us:
             out.time.CopyFrom(duration_out(of.time_us))

@@ -3,7 +3,7 @@
 from ebb.v1 import job_pb2
 
 from scheduler_service.core.model import JobSpec, ShareMode
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.virtual_clusters import CellRequest
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.rpc.convert.specs import share_in
@@ -65,7 +65,7 @@ def check_configurations(spec: JobSpec) -> None:
         if not spec.vc and cells != CellRequest(pool=cells.pool, model=cells.model):  # the engine refuses pools by name
             whose = f"say whose cells configuration {number} asks for" if spec.alternatives else "say whose cells are meant"
             raise invalid("spec.virtual_cluster", "virtual_cluster.given", whose)
-        if spec.alternatives and (before := seen.setdefault(changed(one, estimate_us=0), number)) != number:
+        if spec.alternatives and (before := seen.setdefault(with_changes(one, estimate_us=0), number)) != number:
             equal = f"configurations {before} and {number} are equal; leave one out"
             raise invalid(f"spec.alternatives[{number - 1}]", "alternatives.unique", equal)
 

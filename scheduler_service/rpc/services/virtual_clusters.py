@@ -11,7 +11,7 @@ from ebb.v1 import virtual_clusters_pb2 as pb
 from ebb.v1 import virtual_clusters_pb2_grpc
 
 from scheduler_service.core.errors import AlreadyExists
-from scheduler_service.core.handlers.virtual_clusters import named, pools_of, vc_requested
+from scheduler_service.core.handlers.virtual_clusters import find_vc, pools_of, vc_requested
 from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequested
 from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.tenants.virtual_clusters import Quota, VcPolicy, VirtualCluster
@@ -88,7 +88,7 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         """Return the virtual cluster after the event, or as it would be after it (`validate_only`)."""
 
         def shown(state: State, demoted: Sequence[RunKey]) -> pb.VirtualCluster:
-            found = vc_out(state, named(state, event.name))
+            found = vc_out(state, find_vc(state, event.name))
             found.demoted.extend(demoted_out(state, demoted))
             return found
 
@@ -102,10 +102,10 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         return await self._of_state(lambda state: shown(state, reply.demoted))
 
     async def _shown(self, name: str) -> pb.VirtualCluster:
-        return await self._of_state(lambda state: vc_out(state, named(state, name)))
+        return await self._of_state(lambda state: vc_out(state, find_vc(state, name)))
 
     async def _row(self, name: str) -> VirtualCluster:
-        return await self._of_state(lambda state: named(state, name))
+        return await self._of_state(lambda state: find_vc(state, name))
 
     async def _of_state(self, question: Callable[[State], T]) -> T:
         """Answer a question on the engine's thread. Raises FailedPrecondition if the site has no virtual clusters."""

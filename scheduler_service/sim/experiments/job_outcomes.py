@@ -117,7 +117,11 @@ class Life:
     def demand(self) -> Vector:
         """Its demand in the configuration of its last launch; before the first one, in configuration 0."""
         spec = self.job.spec
-        return spec.configured(self.launches[-1].configuration).demand if spec.alternatives and self.launches else spec.demand
+        return (
+            spec.in_configuration(self.launches[-1].configuration).demand
+            if spec.alternatives and self.launches
+            else spec.demand
+        )
 
     def start_us(self) -> Micros | None:
         """When its first run began."""

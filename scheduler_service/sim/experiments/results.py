@@ -92,7 +92,7 @@ class Lives:
                 start = began
             if why is StopReason.PREEMPTED:
                 preemptions += 1
-            demand = spec.configured(launch.configuration).demand if spec.alternatives else spec.demand
+            demand = spec.in_configuration(launch.configuration).demand if spec.alternatives else spec.demand
             self._runs += _pack_run(
                 life.id,
                 number,

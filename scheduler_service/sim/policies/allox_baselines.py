@@ -15,7 +15,7 @@ from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.choice_loop import Board, Launched, Rule, by_arrival, by_time, choosing
 from scheduler_service.policies.allox.configuration_times import Known, Way
-from scheduler_service.policies.allox.slots import Held, Kinds, held
+from scheduler_service.policies.allox.slots import Held, Kinds, collect_held
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.stages import Stages
 
@@ -47,7 +47,7 @@ def main_resource(spec: JobSpec) -> int:
 def capacity_for(state: State, spec: JobSpec) -> int:
     """The amount of the main resource on all nodes that have room for a task."""
     task = max(spec.tasks())
-    columns = state.free_resources.capacities(state.among(spec)).T.tolist()
+    columns = state.free_resources.capacities(state.suitable_for(spec)).T.tolist()
     at = 2 if spec.demand.devices else 0
     return sum(amounts[at] for amounts in columns if all(have >= want for have, want in zip(amounts, task, strict=True)))
 
@@ -75,19 +75,21 @@ def by_dominant_share(state: State, board: Board) -> Iterable[Sequence[str]]:
             capacities[needs] = max(capacity_for(state, one.spec), 1)
         return main_resource(one.spec) / capacities[needs]
 
-    return by_least(sum_by_user(board.launched(state), share), board.users())
+    return by_least(sum_by_user(board.launched_jobs(state), share), board.users())
 
 
 def equal_share(rule: Rule, users: int) -> Rule:
     """Each user has the same part of the slots of each kind, and no more. A user's first job on a kind may always run there."""
 
     def may_start(state: State, board: Board, way: Way) -> bool:
-        running = board.launched(state)
+        running = board.launched_jobs(state)
         of = users or len({one.user for one in running}.union(board.users()))
         spec = way.job.spec
-        among = state.among(spec)
+        among = state.suitable_for(spec)
         mine = [one.spec for one in running if one.user == way.job.user]
-        same = [one for one in mine if state.among(one) == among and bool(one.demand.devices) == bool(spec.demand.devices)]
+        same = [
+            one for one in mine if state.suitable_for(one) == among and bool(one.demand.devices) == bool(spec.demand.devices)
+        ]
         held = sum(map(main_resource, same))
         return not held or (held + main_resource(spec)) * of <= capacity_for(state, spec)
 
@@ -103,7 +105,7 @@ def by_weighted_use(weight: Mapping[str, float]) -> Rule:
     def counts(one: Launched) -> float:
         return max(one.spec.demand.devices, 1) * weight.get(str(one.configuration), 1.0)
 
-    return Rule(by_time, turns=lambda state, board: by_least(sum_by_user(board.launched(state), counts), board.users()))
+    return Rule(by_time, turns=lambda state, board: by_least(sum_by_user(board.launched_jobs(state), counts), board.users()))
 
 
 RULES: dict[str, Callable[[Settings], Rule]] = {
@@ -132,13 +134,13 @@ def where_it_completes_first(state: State, board: Board, of: Sequence[Way]) -> S
     if len(of) == 1:
         return of
     now = state.cluster.clock_us
-    runs = held(state, now, UNKNOWN_US)
+    runs = collect_held(state, now, UNKNOWN_US)
     return [min(of, key=lambda way: _completes(state, board, way, runs, now))]
 
 
 def _completes(state: State, board: Board, way: Way, runs: Held, now: Micros) -> Micros:
     kinds = Kinds(state, Known(UNKNOWN_US), 0)
-    slots = kinds.free_at(kinds.of(way.job.spec), runs, now).tolist()
+    slots = kinds.free_at(kinds.kind_of(way.job.spec), runs, now).tolist()
     if not slots:
         return 1 << 62
     needs = way.job.spec.needs()

@@ -80,7 +80,7 @@ def stages(_options: Options) -> Stages:
 
 def _use(pool: Pool, vc: VirtualCluster) -> tuple[int, int]:
     """How many devices of the pool its regular runs hold or wait for (earmarks), and how many it owns."""
-    quota = pool.promises.owned(vc.owner, DEVICE)
+    quota = pool.promises.count_owned(vc.owner, DEVICE)
     return quota - unbound(pool, vc.owner, DEVICE), quota
 
 

@@ -13,7 +13,7 @@ from scheduler_service.core.messages import MiniBatchMeasured, SharePlan, Switch
 from scheduler_service.core.model import RunKey
 from scheduler_service.core.model.profiles import Switching
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.sharing.changes import without
+from scheduler_service.core.sharing.changes import without_runs
 from scheduler_service.sim.nodes import Party, Task
 from scheduler_service.sim.sharing.measuring import measure_run
 from scheduler_service.sim.sharing.model import BILLION
@@ -177,7 +177,7 @@ class Executing:
         if (group := self._groups.get(party.group)) is not None:
             self._count(group, at)
             keys = [task.key for task in party.tasks]
-            group.rows = without(group.rows, keys)
+            group.rows = without_runs(group.rows, keys)
             self._forget(group.number, keys)
             if self._setup.exact:
                 group.since_us = at

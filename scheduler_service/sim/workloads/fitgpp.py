@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from scheduler_service.core.model import JobClass, JobSpec
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.limits import MOST_JOBS, Rate, range_validator
@@ -72,5 +72,5 @@ def jobs(count: int, seed: int, trials: float = 0.3, grace: float = 1.0) -> Iter
         work_us, grace_us = round(work * MINUTE), round(gp * MINUTE)
         demand = Vector(1000 * cpu, 1024 * ram, gpu)
         job_class = JobClass.TRIAL if trial else JobClass.BEST_EFFORT
-        spec = changed(like, demand=demand, job_class=job_class, grace_us=grace_us, estimate_us=work_us)
+        spec = with_changes(like, demand=demand, job_class=job_class, grace_us=grace_us, estimate_us=work_us)
         yield SimJob(spec, work_us)

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from pydantic import Field
 
 from scheduler_service.core.model import JobSpec, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.limits import LONGEST_S, MOST_JOBS
@@ -155,7 +155,7 @@ def _growing(model: GandivaGrowing) -> Iterator[SimJob]:
     kind = "resnet-50"
     grows = model.make_job(kind, 1, round(model.work_min * MINUTE), 0)
     tasks = (TaskGroup(1, grows.spec.demand),)
-    yield grows._replace(spec=changed(grows.spec, gang=tasks, min_tasks=1, max_tasks=GROWS_TO))
+    yield grows._replace(spec=with_changes(grows.spec, gang=tasks, min_tasks=1, max_tasks=GROWS_TO))
     others = (
         (1, model.small_min, 0.0),
         (2, model.large_min, 0.0),

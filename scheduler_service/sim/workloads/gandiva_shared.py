@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads import gandiva, gandiva_search
@@ -54,14 +54,14 @@ def searching(model: GandivaShared, place: int) -> Iterator[SimJob]:
     """Yield the jobs of one search. They run only in its own cells, since the paper gives each search its GPUs."""
     vc, begins = name_of(place), model.begins_us
     for job in gandiva_search.jobs(model.searches[place]):
-        spec = changed(job.spec, vc=vc, guarantee=Guarantee.GUARANTEED)
+        spec = with_changes(job.spec, vc=vc, guarantee=Guarantee.GUARANTEED)
         yield job._replace(spec=spec, submit_us=begins + job.submit_us, user=vc, vc=vc)
 
 
 def others(model: GandivaShared, seed: int) -> Iterator[SimJob]:
     """Yield the others' jobs. They overflow into idle cells of the searches, and are reclaimed."""
     for job in gandiva.jobs(model.others, seed):
-        yield job._replace(spec=changed(job.spec, vc=OTHERS, guarantee=Guarantee.OVERFLOW), vc=OTHERS)
+        yield job._replace(spec=with_changes(job.spec, vc=OTHERS, guarantee=Guarantee.OVERFLOW), vc=OTHERS)
 
 
 def jobs(model: GandivaShared, seed: int) -> Iterator[SimJob]:

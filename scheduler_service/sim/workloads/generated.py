@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from scheduler_service.core.model import JobClass, JobSpec, ShareMode, TaskGroup
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, WHOLE, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.limits import MOST_JOBS, MOST_TASKS, range_validator
@@ -131,7 +131,7 @@ def _maker(kind: Kind, rng: Random) -> Callable[[], SimJob]:
         _draw_function(kind.memory_gib),
     )
     if kind.part is not None:
-        like = changed(like, **kind.part)
+        like = with_changes(like, **kind.part)
     gpus, tasks, error = (
         _draw_function(ONE if like.shares else kind.gpus),
         _draw_function(bound_above(kind.tasks, MOST_TASKS)),
@@ -150,7 +150,7 @@ def _maker(kind: Kind, rng: Random) -> Callable[[], SimJob]:
             facts["gang"] = (TaskGroup(count, demand),)
             demand = Vector(*(count * amount for amount in demand))
         user = users[_pick(weights, rng)]
-        return SimJob(changed(like, demand=demand, **facts), work_us, 0, user.name, user.vc)
+        return SimJob(with_changes(like, demand=demand, **facts), work_us, 0, user.name, user.vc)
 
     return make_job
 

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from scheduler_service.core.model import JobClass, ShareMode
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, WHOLE, Micros, Vector
 from scheduler_service.sim.csv_rows import Row, Skipped, rows
 from scheduler_service.sim.jobs import SimJob
@@ -62,7 +62,7 @@ def read(model: Openb, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJ
             like = spec(demand, its_class, grace_us, estimate_us=estimate_us)
             if shares and gpus == 1 and model.parts_of_gpus in _SHARES:
                 part = max(row.amount("gpu_milli") * WHOLE // 1000, 1)
-                like = changed(like, gpu_fraction_ppm=part, share=_SHARES[model.parts_of_gpus])
+                like = with_changes(like, gpu_fraction_ppm=part, share=_SHARES[model.parts_of_gpus])
             yield SimJob(like, work_us, submit_us)
 
 

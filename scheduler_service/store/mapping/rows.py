@@ -28,7 +28,7 @@ from scheduler_service.core.model.estimates import History, PastRun
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.operations import Operation
 from scheduler_service.core.model.parking import Parking, PhaseTime
-from scheduler_service.core.model.rows import changed, made
+from scheduler_service.core.model.rows import make_row, with_changes
 from scheduler_service.core.model.runs import Turns
 from scheduler_service.core.model.saves import SaveOutcome, SaveResult
 from scheduler_service.core.model.sharing import Row, ShareGroup
@@ -116,7 +116,7 @@ def to_cluster(values: Sequence[Any]) -> Cluster:
 def to_job(values: Sequence[Any]) -> Job:
     """A leader that begins makes all live jobs in this way, of which there may be 100,000."""
     j = _job(values)
-    spec = made(
+    spec = make_row(
         JobSpec,
         command=tuple(j.command),
         demand=_vector(j.demand_cpu_milli, j.demand_memory_mib, j.demand_devices),
@@ -130,14 +130,14 @@ def to_job(values: Sequence[Any]) -> Job:
     )
     state = sparse_fields.to_job(j.more)
     if spec.gang and (tasks := state.get("tasks")):  # the columns of the spec are what was submitted
-        spec = spec.resized(tasks)
+        spec = spec.with_tasks(tasks)
     if (grace_us := state.get("grace_now_us")) is not None:
-        spec = changed(spec, grace_us=grace_us)
+        spec = with_changes(spec, grace_us=grace_us)
     if (share := state.get("share_now")) is not None:
-        spec = changed(spec, share=share)
+        spec = with_changes(spec, share=share)
     for configuration, memory_mib, _ in state.get("sampled_memory", ()):
         spec = spec.with_memory(configuration, memory_mib)
-    return made(
+    return make_row(
         Job,
         id=j.id,
         spec=spec,
@@ -174,7 +174,7 @@ def to_run(values: Sequence[Any]) -> Run:
     r = _run(values)
     parking = _to_parking(r.parking) if r.parking is not None else None
     away = parking is not None and bool(parking.devices)  # the columns say where it was placed
-    return made(
+    return make_row(
         Run,
         job_id=r.job_id,
         run=r.run,

@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 from hypothesis import strategies as st
 
-from scheduler_service.policies.allox.matching.certificate import bound
+from scheduler_service.policies.allox.matching.certificate import lower_bound
 from scheduler_service.policies.allox.matching.problem import NEVER, NOWHERE, Matching, Problem
 
 DAY = 24 * 3_600 * 1_000_000
@@ -110,4 +110,4 @@ def assert_right(given: Problem, matching: Matching) -> None:
             now += int(given.times[job, kind])
             cost += now - int(given.arrived[job])
     assert matching.cost == cost
-    assert bound(given, matching.prices) == cost
+    assert lower_bound(given, matching.prices) == cost

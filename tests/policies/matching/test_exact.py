@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.policies.allox.matching import flow as flow_module
 from scheduler_service.policies.allox.matching import solve as solve_module
-from scheduler_service.policies.allox.matching.certificate import bound
+from scheduler_service.policies.allox.matching.certificate import lower_bound
 from scheduler_service.policies.allox.matching.flow import flow
 from scheduler_service.policies.allox.matching.greedy import greedy
 from scheduler_service.policies.allox.matching.instance import FAR, instance
@@ -72,14 +72,14 @@ def test_a_long_queue_is_solved_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
 @given(problems(jobs=4, kinds=2, slots=2), st.data())
 def test_any_prices_give_a_lower_bound(of: Problem, data: st.DataObject) -> None:
     prices = [data.draw(st.lists(st.integers(0, 2_000), max_size=5)) for _ in of.free_at]
-    assert bound(of, tuple(np.array(of_kind, np.int64) for of_kind in prices)) <= exhaustive(of)
+    assert lower_bound(of, tuple(np.array(of_kind, np.int64) for of_kind in prices)) <= exhaustive(of)
 
 
 def test_wrong_prices_prove_nothing() -> None:
     of = problem([[3, 4], [4, 6], [5, 10]], [[0], [0]])
     prices = solve(of).prices
     raised = (prices[0] + 1, *prices[1:])
-    assert bound(of, raised) < bound(of, prices) == 17
+    assert lower_bound(of, raised) < lower_bound(of, prices) == 17
 
 
 @settings(max_examples=examples(60))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_service.core.messages import DrainRequested, RequeueRequested, ResumeRequested, SuspendRequested
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim.failures import Failure, Outages
 from scheduler_service.sim.jobs import SimJob
@@ -227,7 +227,7 @@ def test_what_a_park_moves_takes_memory_of_its_node(memory_mib: int, parked: boo
     bare = node(2)
     inventory = replace(bare, capacity=bare.capacity._replace(memory_mib=memory_mib))
     one = job(81, kind="language-model")
-    one = one._replace(spec=changed(one.spec, demand=Vector(0, 0, 1)))
+    one = one._replace(spec=with_changes(one.spec, demand=Vector(0, 0, 1)))
     made = World(world([], inventory, setup=Setup(gandiva())).site, Listed([one]))
     while (soon := made.next_us()) is not None and soon < 10 * MINUTE:
         made.advance(soon)

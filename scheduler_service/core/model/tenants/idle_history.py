@@ -1,6 +1,6 @@
 """Idle cells of virtual clusters over time: the only history that a virtual cluster's proxy needs."""
 
-from scheduler_service.core.model.rows import changed, dataclass
+from scheduler_service.core.model.rows import dataclass, with_changes
 from scheduler_service.core.model.values import Micros
 
 
@@ -17,7 +17,7 @@ class IdleCells:
     """When more of them will have been idle for as long as the proxy asks."""
 
 
-def noted(row: IdleCells, count: int, now: Micros, after_us: Micros) -> IdleCells:
+def with_idle_count(row: IdleCells, count: int, now: Micros, after_us: Micros) -> IdleCells:
     """Return the row with `count` cells idle now, without times so far back that the proxy does not look at them."""
     history, since = list(row.history), now
     while history and history[-1][1] >= count:
@@ -28,4 +28,4 @@ def noted(row: IdleCells, count: int, now: Micros, after_us: Micros) -> IdleCell
     while len(history) > 1 and history[1][0] + after_us <= now:
         del history[0]
     due = next((at + after_us for at, _ in history if at + after_us > now), None)
-    return changed(row, history=tuple(history), due_us=due)
+    return with_changes(row, history=tuple(history), due_us=due)

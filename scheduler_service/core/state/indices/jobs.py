@@ -8,7 +8,7 @@ from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.nonempty import add_or_discard, set_or_drop
 from scheduler_service.core.state.indices.queues import move_among_running, move_in_queue
 from scheduler_service.core.state.indices.runs import hold_cells, refresh_candidate, set_idle_devices
-from scheduler_service.core.state.queue_keys import DUE, NOT_DUE, Deadline, Due, due
+from scheduler_service.core.state.queue_keys import DUE, NOT_DUE, Deadline, Due, deadlines_of
 from scheduler_service.core.state.tables import Tables
 
 QUEUED = JobState.QUEUED
@@ -54,7 +54,7 @@ def _changes(state: Tables, old: Job, new: Job) -> None:
         or old.sampling is not new.sampling
         or old.set_aside != new.set_aside
     ):
-        _set_due(state, new.id, due(old), due(new))
+        _set_due(state, new.id, deadlines_of(old), deadlines_of(new))
     if old.waits_for is not new.waits_for:
         before, after = ({dependency.job_id for dependency in job.waits_for} for job in (old, new))
         _depend(state, new.id, before - after, there=False)
@@ -74,7 +74,7 @@ def _comes_or_goes(state: Tables, job: Job, there: bool) -> None:
         add_or_discard(state.elements_of, job.array_job, job.id, there)
     for key in state.active.get(job.id, ()):
         refresh_candidate(state, key)
-    at = due(job)
+    at = deadlines_of(job)
     if at != NOT_DUE:
         _set_due(state, job.id, *((NOT_DUE, at) if there else (at, NOT_DUE)))
     if job.set_aside:

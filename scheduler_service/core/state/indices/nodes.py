@@ -1,7 +1,7 @@
 """Indices over the cluster, nodes and devices: free room, idle and faulty devices, places in pools."""
 
 from scheduler_service.core.model import Cluster, Node, NodeDevice, NodeState, present
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Vector, sub, times
 from scheduler_service.core.state.indices.nonempty import count, set_or_drop
 from scheduler_service.core.state.indices.runs import hold_cells, refresh_candidate, set_idle_devices
@@ -59,7 +59,7 @@ def _host_of(state: Tables, row: Node | None) -> Node | None:
     """Return the node with only the resources that belong to none of its devices; None if it has no devices or is not there."""
     if row is None or state.pools is None or not (count := row.capacity.devices):
         return None
-    return changed(row, capacity=sub(row.capacity, times(state.pools.covered(row.capacity, count), count)))
+    return with_changes(row, capacity=sub(row.capacity, times(state.pools.share_per_device(row.capacity, count), count)))
 
 
 def _count_idle(state: Tables, node: int) -> None:

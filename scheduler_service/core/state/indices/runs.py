@@ -3,7 +3,7 @@
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import Mask, Vector, mask_of, sub
-from scheduler_service.core.state.eligibility import spared
+from scheduler_service.core.state.eligibility import spared_reason
 from scheduler_service.core.state.holdings import holding
 from scheduler_service.core.state.indices.charges import charge
 from scheduler_service.core.state.indices.deadlines import set_deadline
@@ -222,7 +222,7 @@ def refresh_candidate(state: Tables, key: RunKey) -> None:
 
 def update_candidate(state: Tables, key: RunKey) -> None:
     run, job = state.runs.rows[key], state.jobs.rows.get(key.job_id)
-    if job is not None and spared(state, run, job) is None:
+    if job is not None and spared_reason(state, run, job) is None:
         state.kept_candidates.put(key, run, job, state.free_resources.capacity_of(run.node), holding(state, run))
     else:
         state.kept_candidates.drop(key)

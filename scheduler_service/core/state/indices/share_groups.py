@@ -41,7 +41,7 @@ def _hold(state: Tables, group: ShareGroup, holds: bool) -> None:
 
 def update_open_group(state: Tables, number: int) -> None:
     group = state.share_groups.rows.get(number)
-    state.kept_open_groups.set(number, None if group is None else _room(state, group))
+    state.kept_open_groups.set_room(number, None if group is None else _room(state, group))
 
 
 def open_to(state: Tables, job: Job, guaranteed: bool) -> OpenTo:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from scheduler_service.core.model import Job, JobSpec, Node
 from scheduler_service.core.model.values import Vector, fits
-from scheduler_service.core.state.resources.suitable_nodes import asked, describe
+from scheduler_service.core.state.resources.suitable_nodes import describe, node_requirements
 from scheduler_service.core.state.tables import Tables
 
 _NAMED = 3
@@ -23,19 +23,19 @@ def why_closed(state: Tables, job: Job) -> str:
 def _why_closed(state: Tables, spec: JobSpec) -> str:
     tasks = frozenset(spec.tasks())
     lacking = [(node, why) for node in _suitable(state, spec) if (why := _what_is_wrong(state, node, tasks))]
-    asks = asked(spec)
+    asks = node_requirements(spec)
     kind = "a node" if asks is None else f"a node that {describe(asks)}"
     if not lacking:
         return f"waits for {kind}"
     if spec.gang:
-        return f"its tasks do not fit together on the nodes that are open; {_listed(lacking)}"
+        return f"its tasks do not fit together on the nodes that are open; {_list_nodes(lacking)}"
     if len(lacking) <= _NAMED:
         return "waits for " + " or ".join(f"node {node.name}, {why}" for node, why in lacking)
-    return f"waits for {kind}; {_listed(lacking)}"
+    return f"waits for {kind}; {_list_nodes(lacking)}"
 
 
 def _suitable(state: Tables, spec: JobSpec) -> Iterator[Node]:
-    among = state.among(spec)
+    among = state.suitable_for(spec)
     for _, node in sorted(state.node_ids.items()):
         if among is None or among.bits >> node & 1:
             yield state.nodes.rows[node]
@@ -56,7 +56,7 @@ def _what_is_wrong(state: Tables, node: Node, tasks: Iterable[Vector]) -> str:
     return f"which has faulty devices ({state.faulty_devices.get(node.id, 0).bit_count()} of {node.capacity.devices})"
 
 
-def _listed(lacking: list[tuple[Node, str]]) -> str:
+def _list_nodes(lacking: list[tuple[Node, str]]) -> str:
     """Return the nodes by name if there are few, else the number of each kind."""
     if len(lacking) <= _NAMED:
         return " and ".join(f"node {node.name} {why.removeprefix('which ')}" for node, why in lacking)

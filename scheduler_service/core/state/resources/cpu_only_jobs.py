@@ -20,7 +20,7 @@ def asks_no_cell(spec: JobSpec) -> bool:
 
 def place_host_only(spec: JobSpec, host: FreeResources, room: FreeResources) -> list[int] | None:
     """Return a node for each task that has enough free resources that belong to no device; None if one finds no node."""
-    offered = np.minimum(host.offered(), room.offered())
+    offered = np.minimum(host.offered_resources(), room.offered_resources())
     return pack(spec.tasks(), offered)
 
 

@@ -165,8 +165,8 @@ class FreeResources(Capacities):
 
     @contextmanager
     def keeping(self, kept: Sequence[Kept]) -> Iterator[None]:
-        """Inside, `first_fit` and `offered` see only what is free in addition to this, and nodes on which something is kept are
-        not open, as for share groups and victims. The node sets of the elements must be disjoint."""
+        """Inside, `first_fit` and `offered_resources` see only what is free in addition to this, and nodes on which something
+        is kept are not open, as for share groups and victims. The node sets of the elements must be disjoint."""
         before = self.kept, self._kept_bits
         self.kept, self._kept_bits = kept, sum(part.bits for part in kept)
         try:
@@ -194,7 +194,7 @@ class FreeResources(Capacities):
 
     def fitting(self, need: Vector, among: Suitable | None = None) -> int:
         """Return the open nodes that have `need` free in addition to what is kept; bit i is node i."""
-        offered = self.offered(among)
+        offered = self.offered_resources(among)
         return bits_of((offered[2] >= need[2]) & (offered[0] >= need[0]) & (offered[1] >= need[1])) & ~1
 
     def first_fit(self, need: Vector, among: Suitable | None = None) -> int | None:
@@ -243,7 +243,7 @@ class FreeResources(Capacities):
         node = over.argmin()  # the first minimum, which is 0 if the need fits
         return None if over[node] else int(node)
 
-    def offered(self, among: Suitable | None = None) -> NDArray[np.int64]:
+    def offered_resources(self, among: Suitable | None = None) -> NDArray[np.int64]:
         """Return free resources by node ID, of shape (3, nodes + 1); -1 for a node that is not open or not `among` these."""
         offered = self._offered_of(among)
         for bits, need, _ in self.kept:
@@ -260,7 +260,7 @@ class FreeResources(Capacities):
         return offered if among is None else np.where(among.mask, offered, _NEVER)
 
     def snapshot(self) -> list[tuple[Vector, Vector, bool, tuple[int, ...], int, tuple[int, ...]]]:
-        offered = self.offered()
+        offered = self.offered_resources()
         self._list()
         self._count()
         return [

@@ -28,7 +28,7 @@ class IdleBeside:
         virtual clusters."""
         at = self._free.changes + self._open.changes + self._suitable.changes  # none of them ever falls
         if spec is not self._spec or at != self._at:
-            among = None if asks_nothing(spec) else self._suitable.among(spec, self._free.count)
+            among = None if asks_nothing(spec) else self._suitable.find(spec, self._free.count)
             seats = self._open.seats(spec.demand, among)
             self._answer = self._free.any_device_beside((Kept(seats.bits, spec.demand),))
             self._spec, self._at = spec, at

@@ -88,7 +88,7 @@ class OpenNodes:
         return known
 
     def _find(self, need: Vector, among: Suitable | None) -> Seats:
-        whole = self._offered(among)
+        whole = self._offered_resources(among)
         most = np.where(whole[0] >= 0, np.iinfo(np.int64).max, 0)
         for want, have in zip(need, whole, strict=True):
             if want:
@@ -104,10 +104,10 @@ class OpenNodes:
         if known is None:
             if len(self._together) == _KNOWN:
                 self._together.clear()
-            known = self._together[asked] = pack(needs, self._offered(among).copy()) is not None
+            known = self._together[asked] = pack(needs, self._offered_resources(among).copy()) is not None
         return known
 
-    def _offered(self, among: Suitable | None) -> NDArray[np.int64]:
+    def _offered_resources(self, among: Suitable | None) -> NDArray[np.int64]:
         whole = self._whole[:, : self.count + 1]
         return whole if among is None else np.where(among.mask, whole, -1)
 

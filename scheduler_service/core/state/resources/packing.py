@@ -16,7 +16,8 @@ def largest_first(needs: Sequence[Vector]) -> list[int]:
 def pack(needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | None:
     """Return a node for each need, the largest first and each on the first node that has room; None if one finds no node.
 
-    `offered` (3, nodes + 1) is what is free by node, as `FreeResources.offered` returns it; it is reduced by what is taken.
+    `offered` (3, nodes + 1) is what is free by node, as `FreeResources.offered_resources` returns it; it is reduced by what is
+    taken.
     """
     nodes = [0] * len(needs)
     before: Vector | None = None

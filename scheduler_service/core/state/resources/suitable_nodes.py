@@ -50,7 +50,7 @@ def asks_nothing(spec: JobSpec) -> bool:
     return not (spec.cells.model or spec.device_memory_mib or spec.gpu_memory_mib) and (nodes is ANY_NODE or nodes == ANY_NODE)
 
 
-def asked(spec: JobSpec) -> Asked | None:
+def node_requirements(spec: JobSpec) -> Asked | None:
     """Return the spec's requirements on nodes other than resources; None: it has none."""
     if asks_nothing(spec):
         return None
@@ -118,10 +118,10 @@ class SuitableNodes:
         else:
             self.traits[node] = new
 
-    def among(self, spec: JobSpec, last: int) -> Suitable | None:
+    def find(self, spec: JobSpec, last: int) -> Suitable | None:
         """Return the nodes on which the job may run; None: all. `last` is the highest ID that a node has had: a deleted node
         has no traits, but the mask is as wide as the columns of free resources."""
-        asks = asked(spec)
+        asks = node_requirements(spec)
         if asks is None:
             return None
         known = self._known.get(asks)

@@ -6,7 +6,7 @@ from scheduler_service.policies.allox.matching.plan import total
 from scheduler_service.policies.allox.matching.problem import NEVER, Ints, Problem
 
 
-def bound(problem: Problem, prices: tuple[Ints, ...]) -> int:
+def lower_bound(problem: Problem, prices: tuple[Ints, ...]) -> int:
     """A lower bound on the cost of every plan, whatever the prices are (weak duality). A matching is optimal if its prices give
     its cost.
 

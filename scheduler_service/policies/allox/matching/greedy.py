@@ -24,7 +24,7 @@ def greedy(instance: Instance, allowed: NDArray[np.bool_]) -> Plan:
     for job, row in zip(jobs.tolist(), times[jobs].tolist(), strict=True):
         done, best = min((free + time, kind) for kind, (free, time) in enumerate(zip(next_free, row, strict=True)))
         chosen[job] = best
-        next_free[best] = kinds[best].take(done)
+        next_free[best] = kinds[best].give_job(done)
     return plan(instance, chosen, [np.array(kind.counts, np.int64) for kind in kinds])
 
 
@@ -42,7 +42,7 @@ class _Kind:
         unused = self.fresh[self.begun] if self.begun < len(self.fresh) else _FULL
         return min(unused, self.busy[0][0]) if self.busy else unused
 
-    def take(self, done: int) -> int:
+    def give_job(self, done: int) -> int:
         """Gives the slot that is free first one more job, which ends then. Returns when the next slot is free."""
         if self.begun < len(self.fresh) and (not self.busy or self.fresh[self.begun] <= self.busy[0][0]):
             jobs = 1

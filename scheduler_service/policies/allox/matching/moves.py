@@ -16,10 +16,10 @@ def cheaper(instance: Instance, before: Plan, found: Residual) -> Plan:
     if not closed:
         counts.flat[found.begin] -= 1
         counts.flat[path[-1]] += 1
-    return _moved(instance, before, found, path, closed, counts)
+    return _move_along(instance, before, found, path, closed, counts)
 
 
-def entered(instance: Instance, before: Plan, found: Residual, job: int) -> Plan:
+def enter_job(instance: Instance, before: Plan, found: Residual, job: int) -> Plan:
     """The optimal plan with one job more, from the optimal one without it: the job takes the cheapest place."""
     place = int(cheapest(instance, before, found, np.array([job]))[0])
     path, _ = _path(found, place)
@@ -27,7 +27,7 @@ def entered(instance: Instance, before: Plan, found: Residual, job: int) -> Plan
     counts.flat[path[-1]] += 1
     kind = before.kind.copy()
     kind[job] = place // before.width
-    return _moved(instance, before._replace(kind=kind), found, path, False, counts)
+    return _move_along(instance, before._replace(kind=kind), found, path, False, counts)
 
 
 def cheapest(instance: Instance, given: Plan, found: Residual, jobs: Ints) -> Ints:
@@ -52,7 +52,7 @@ def _path(found: Residual, start: int) -> tuple[list[int], bool]:
     return path, False
 
 
-def _moved(instance: Instance, before: Plan, found: Residual, path: list[int], closed: bool, counts: Ints) -> Plan:
+def _move_along(instance: Instance, before: Plan, found: Residual, path: list[int], closed: bool, counts: Ints) -> Plan:
     leaving = path if closed else path[:-1]
     kind = before.kind.copy()
     kind[found.mover.ravel()[leaving]] = found.towards.ravel()[leaving] // before.width

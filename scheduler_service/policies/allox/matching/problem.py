@@ -41,8 +41,8 @@ class Matching(NamedTuple):
     cost: int
     """The sum over all placed jobs of completion time less arrival."""
     prices: tuple[Ints, ...]
-    """The proof (`certificate.bound`): for each kind, what one more job at position 1, 2, ... would cost in addition to its own
-    time. Empty for a kind without slots."""
+    """The proof (`certificate.lower_bound`): for each kind, what one more job at position 1, 2, ... would cost in addition to
+    its own time. Empty for a kind without slots."""
 
 
 def check(problem: Problem) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from scheduler_service.policies.allox.matching.flow import flow
 from scheduler_service.policies.allox.matching.greedy import greedy
 from scheduler_service.policies.allox.matching.instance import FAR, Instance, instance, sooner
-from scheduler_service.policies.allox.matching.moves import cheaper, cheapest, entered
+from scheduler_service.policies.allox.matching.moves import cheaper, cheapest, enter_job
 from scheduler_service.policies.allox.matching.plan import Plan, cost, matching, plan
 from scheduler_service.policies.allox.matching.problem import NOWHERE, Ints, Matching, Problem, check
 from scheduler_service.policies.allox.matching.residual import Residual, residual
@@ -82,7 +82,7 @@ def _narrow(position: Ints) -> Ints:
 
 def _nearby(of: Instance, kind: Ints, position: Ints) -> tuple[Plan, Residual] | None:
     """The same, by a few changes to the plan of before. None if it takes more than a few."""
-    current = _remembered(of, kind, position)
+    current = _plan_from_before(of, kind, position)
     waiting = np.flatnonzero(current.kind == NOWHERE).tolist()
     if len(waiting) > _FEW:
         return None
@@ -91,13 +91,13 @@ def _nearby(of: Instance, kind: Ints, position: Ints) -> tuple[Plan, Residual] |
         if found.begin is not None:
             current = cheaper(of, current, found)
         elif waiting:
-            current = entered(of, current, found, waiting.pop())
+            current = enter_job(of, current, found, waiting.pop())
         else:
             return current, found
     return None
 
 
-def _remembered(of: Instance, kind: Ints, position: Ints) -> Plan:
+def _plan_from_before(of: Instance, kind: Ints, position: Ints) -> Plan:
     """The plan of before, as far as it is still possible."""
     known = (kind >= 0) & (kind < len(of.slots)) & (position >= 1)
     jobs = np.flatnonzero(known)

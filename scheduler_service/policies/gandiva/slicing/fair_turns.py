@@ -32,7 +32,7 @@ def fair_turns(wants: tuple[Mask, ...]) -> tuple[Turn, ...]:
     """The turns of a cycle. `wants`: the devices that each user wants; of equals, the first comes first. Each user has a turn,
     and no turn leaves devices idle that a user could have besides those that execute."""
     most = max(LONGEST, 2 * len(wants))
-    slots, parts = _filled(wants, _HORIZON * most)
+    slots, parts = _fill_fairly(wants, _HORIZON * most)
     return _in_order(_shortest(slots, parts, most))
 
 
@@ -48,7 +48,7 @@ Slots = list[tuple[int, ...]]
 Parts = NDArray[np.float64]
 
 
-def _filled(wants: Sequence[Mask], count: int) -> tuple[Slots, Parts]:
+def _fill_fairly(wants: Sequence[Mask], count: int) -> tuple[Slots, Parts]:
     """Fill this many slots. Returns them, and the part of them that each user has in the long run."""
     slots, refused = _fill(wants, [1.0] * len(wants), count), set[int]()
     parts = _long_run(slots, len(wants))
@@ -84,11 +84,11 @@ def _fill(wants: Sequence[Mask], weights: Sequence[float], count: int) -> Slots:
 def _long_run(slots: Slots, users: int) -> Parts:
     """The part of each user in the second half of the slots, since the first ones are not yet typical."""
     later = slots[len(slots) // 2 :]
-    parts: Parts = _passed(later, users)[-1] / len(later)
+    parts: Parts = _slots_passed(later, users)[-1] / len(later)
     return parts
 
 
-def _passed(slots: Slots, users: int) -> NDArray[np.int64]:
+def _slots_passed(slots: Slots, users: int) -> NDArray[np.int64]:
     """How many slots each user has had before each slot, and after the last one."""
     has = np.zeros((len(slots) + 1, users), np.int64)
     for at, who in enumerate(slots, 1):
@@ -114,7 +114,7 @@ def _each(mask: Mask) -> Iterable[int]:
 
 def _shortest(slots: Slots, parts: Parts, most: int) -> Slots:
     """The shortest part of the slots that gives users what they get in the long run; or that comes closest to it."""
-    passed = _passed(slots, len(parts))
+    passed = _slots_passed(slots, len(parts))
     best = (2.0, 0, 0)
     for length in range(1, most + 1):
         had = passed[length:] - passed[:-length]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.allocation.bindings import entitled
+from scheduler_service.core.allocation.bindings import is_entitled
 from scheduler_service.core.model import Job, JobClass, Run, RunPhase
 from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.values import Mask, mask_of
@@ -97,7 +97,7 @@ def may_share(state: State, run: Run, job: Job, where: Where, mates: Mates = Mat
 def _may_have(view: _View, node: int, mask: Mask) -> bool:
     """Whether idle devices are the job's to use."""
     state, job, where, mates, _ = view
-    if not where.guaranteed or entitled(state, job, node, mask):
+    if not where.guaranteed or is_entitled(state, job, node, mask):
         return True
     return Mates.OUTRANKED in mates and where.bindings is not None and where.bindings(state, job, node, mask) is not None
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from scheduler_service.core.messages import Action, EndProbe, Remember
 from scheduler_service.core.model import RunKey
-from scheduler_service.core.model.memo import Memo, shared
+from scheduler_service.core.model.memo import Memo, shared_subject
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
@@ -16,7 +16,7 @@ NAME = "gandiva"
 
 def probe_subject(vc: str, group: int) -> str:
     """The subject of the memo about the probe that changed the rows of a share group."""
-    return shared(vc, f"probe/{group}")
+    return shared_subject(vc, f"probe/{group}")
 
 
 class Probe(NamedTuple):

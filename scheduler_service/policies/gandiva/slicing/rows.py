@@ -99,7 +99,7 @@ def ranked_rows(units: Collection[Unit], outranks: Callable[[Unit, Unit], bool])
     return (*fair_rows(first), *(row._replace(weight=0) for row in fair_rows(aside)))
 
 
-def apart(units: Iterable[Unit], parts: Sequence[Sequence[int]], runs: Mapping[RunKey, Run]) -> list[Unit]:
+def split_units(units: Iterable[Unit], parts: Sequence[Sequence[int]], runs: Mapping[RunKey, Run]) -> list[Unit]:
     """These units; the one in which all of these parts are packed is split into them."""
     pack, found = {job_id for part in parts for job_id in part}, []
     for unit in units:

@@ -20,8 +20,8 @@ LOOKED_AT = 8
 def servers_by_load(state: State, job: Job, where: Where, settings: Settings, mates: Mates = Mates.EQUALS) -> Iterator[int]:
     """The servers that are looked at: those of the job's affinity first, in each case those with the lowest load first."""
     tasks = job.spec.tasks()
-    loads, among = state.loads(), state.among(job.spec)
-    whole, free = state.free_resources.capacities(among)[2], state.free_resources.offered(among)
+    loads, among = state.loads(), state.suitable_for(job.spec)
+    whole, free = state.free_resources.capacities(among)[2], state.free_resources.offered_resources(among)
     least = Vector(*(min(need[i] for need in tasks) for i in range(3)))
     asked = least.devices if job.spec.gang else job.spec.demand.devices
     may = (free[2] >= 0) & (whole >= max(least.devices, 1))
@@ -35,7 +35,7 @@ def servers_by_load(state: State, job: Job, where: Where, settings: Settings, ma
         may &= ~crowded
     may[0] = False
     if where.nodes is not None:
-        may &= _among(where.nodes, len(may))
+        may &= _mask_of_nodes(where.nodes, len(may))
     first, most = max(task.devices for task in tasks), max(LOOKED_AT, len(tasks))
     alike = loads.affinity == first
     for kind in (may & alike, may & ~alike):
@@ -47,18 +47,18 @@ def servers_by_load(state: State, job: Job, where: Where, settings: Settings, ma
 
 def servers_with_room(state: State, job: Job, where: Where, held: NDArray[np.int64]) -> list[int]:
     """The servers that have enough for a task of the job, with what others hold of their devices; the least loaded first."""
-    tasks, among = job.spec.tasks(), state.among(job.spec)
+    tasks, among = job.spec.tasks(), state.suitable_for(job.spec)
     least = Vector(*(min(need[i] for need in tasks) for i in range(3)))
-    whole, free = state.free_resources.capacities(among)[2], state.free_resources.offered(among)
+    whole, free = state.free_resources.capacities(among)[2], state.free_resources.offered_resources(among)
     may = (free[2] >= 0) & (held + free[2] >= max(least.devices, 1))
     may &= (free[0] >= least.cpu_milli) & (free[1] >= least.memory_mib)
     may[0] = False
     if where.nodes is not None:
-        may &= _among(where.nodes, len(may))
+        may &= _mask_of_nodes(where.nodes, len(may))
     return list(_lowest_first(state.loads().requested, whole, may))
 
 
-def _among(nodes: Sequence[int], count: int) -> NDArray[np.bool_]:
+def _mask_of_nodes(nodes: Sequence[int], count: int) -> NDArray[np.bool_]:
     chosen = np.zeros(count, np.bool_)
     chosen[[node for node in nodes if node < count]] = True
     return chosen

@@ -66,7 +66,7 @@ def cost_of(rows: Sequence[Row], runs: Mapping[RunKey, Run], known: Mapping[RunK
         before, now = _jobs(turns[number - 1]), _jobs(row)
         switched |= before ^ now
         leaving = [members[job_id] for job_id in sorted(before - now)]
-        for device, us in _lost(leaving, [members[job_id] for job_id in sorted(now - before)]):
+        for device, us in _lost_times(leaving, [members[job_id] for job_id in sorted(now - before)]):
             lost[device] = lost.get(device, 0) + us
         for job_id in sorted(before - now):
             takes = _takes(members[job_id].switching, longest_us * row.weight // whole)
@@ -81,8 +81,8 @@ def period_for(cost: Cost, present_us: Micros, settings: Settings) -> Micros:
     if not settings.switching_cost:
         return settings.period_us
     by_cost = _by_cost(cost, settings)
-    wanted = _rounded(max(by_cost, cost.parks_us), settings)
-    shorter = _rounded(max(by_cost * 5 // 4, cost.parks_us * 2), settings)
+    wanted = _round_up(max(by_cost, cost.parks_us), settings)
+    shorter = _round_up(max(by_cost * 5 // 4, cost.parks_us * 2), settings)
     return wanted if wanted > present_us or (cost.known and shorter < present_us) else present_us
 
 
@@ -122,7 +122,7 @@ def _member(job_id: int, rows: Sequence[Row], runs: Mapping[RunKey, Run], known:
     return _Member(devices, longest, len(seen) == len(keys))
 
 
-def _lost(leaving: Collection[_Member], entering: Collection[_Member]) -> Iterator[tuple[Device, Micros]]:
+def _lost_times(leaving: Collection[_Member], entering: Collection[_Member]) -> Iterator[tuple[Device, Micros]]:
     """For each device on which others execute than before, for how long none executes. A run resumes when all of its devices
     are free, and all of a gang do together."""
     stops: dict[Device, Micros] = {}
@@ -153,7 +153,7 @@ def _by_cost(cost: Cost, settings: Settings) -> Micros:
     return ceil(cost.lost_us * 100 / settings.switching_cost)
 
 
-def _rounded(least_us: Micros, settings: Settings) -> Micros:
+def _round_up(least_us: Micros, settings: Settings) -> Micros:
     """Up to one of a few lengths, from that of the setting to the longest."""
     longest, doubled = longest_us(settings), settings.period_us
     while 2 * doubled <= min(least_us, longest):

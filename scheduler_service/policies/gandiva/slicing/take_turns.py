@@ -8,18 +8,18 @@ is parked so that one of lower priority, or a best-effort job instead of a trial
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from scheduler_service.core.allocation.bindings import owned
+from scheduler_service.core.allocation.bindings import owns_devices
 from scheduler_service.core.enact import enact
 from scheduler_service.core.messages import Action, Place, Plan, Share, Spot
 from scheduler_service.core.model import Job, Run, RunKey, RunPhase
-from scheduler_service.core.model.rows import made
+from scheduler_service.core.model.rows import make_row
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, ZERO, add, fits, mask_of
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.gandiva.slicing.device_memory import allowances
 from scheduler_service.policies.gandiva.slicing.mates import Mates, outranks, users_on
 from scheduler_service.policies.gandiva.slicing.probes import end_undecided, probe_in
-from scheduler_service.policies.gandiva.slicing.rows import Unit, apart, ranked_rows, rows_needed, unit_of, units_of
+from scheduler_service.policies.gandiva.slicing.rows import Unit, ranked_rows, rows_needed, split_units, unit_of, units_of
 from scheduler_service.policies.gandiva.slicing.servers import servers_by_load
 from scheduler_service.policies.gandiva.slicing.settings import Settings
 from scheduler_service.policies.gandiva.slicing.switching_cost import cost_of, longest_us, period_for
@@ -28,7 +28,7 @@ from scheduler_service.policies.stages import Where
 
 def take_turns(state: State, job: Job, where: Where, settings: Settings, mates: Mates) -> Plan | None:
     """The plan by which a job without room shares devices with these mates. None: it can share with none."""
-    plans = (_sliced(state, one, where, settings, mates) for one in _ways(job))
+    plans = (_plan_sliced(state, one, where, settings, mates) for one in _ways(job))
     return next((plan for plan in plans if plan is not None), None)
 
 
@@ -57,13 +57,13 @@ def why_no_turn(state: State, job: Job, where: Where, settings: Settings) -> str
     if not could:
         who = "nobody of its class and priority has so many devices"
         return f"it does not take turns: {who}, or those who have are being measured (packing)"
-    refused = next((why for one, spots in could if (why := _refused(state, one, spots, where, settings))), "")
+    refused = next((why for one, spots in could if (why := _why_refused(state, one, spots, where, settings))), "")
     if not refused:
         refused = f"there would be more than {settings.rows} rows, or the devices have no memory left for one more job"
     return f"it cannot take turns: {refused}"
 
 
-def _refused(state: State, job: Job, spots: tuple[Spot, ...], where: Where, settings: Settings) -> str:
+def _why_refused(state: State, job: Job, spots: tuple[Spot, ...], where: Where, settings: Settings) -> str:
     """Why the core does not let the job take turns there. Empty: no rows could be made for it."""
     why = ""
     for share in shares_with(state, job, spots, holders(state, spots), settings):
@@ -79,7 +79,7 @@ def would_do(state: State, plan: Plan) -> bool:
         return enact(state, plan, state.cluster.clock_us) is None
 
 
-def _sliced(state: State, job: Job, where: Where, settings: Settings, mates: Mates) -> Plan | None:
+def _plan_sliced(state: State, job: Job, where: Where, settings: Settings, mates: Mates) -> Plan | None:
     nodes = list(servers_by_load(state, job, where, settings, mates))
     for few in [[node] for node in nodes] + ([nodes] if job.spec.gang else []):
         spots = _spots(state, job, few, where, mates)
@@ -119,7 +119,7 @@ def _plan(state: State, job: Job, spots: tuple[Spot, ...], where: Where, setting
         return None
     before += _ended_probes(state, job, others)
     for share in shares_with(state, job, spots, others, settings):
-        why = _why(state, spots, others, share, settings)
+        why = _why_turns(state, spots, others, share, settings)
         plan: Plan = (*before, Place(job.id, spots, where.guaranteed, job.configuration, why, share))
         if would_do(state, plan):
             return plan
@@ -131,7 +131,7 @@ def _binds(state: State, job: Job, spots: Sequence[Spot], where: Where) -> tuple
     found: tuple[Action, ...] = ()
     for node in sorted({spot.node for spot in spots}) if where.guaranteed and where.bindings is not None else ():
         mask = state.idle_devices.get(node, 0) & mask_of(tuple(i for spot in spots if spot.node == node for i in spot.devices))
-        if mask and not owned(state, job, node, mask):
+        if mask and not owns_devices(state, job, node, mask):
             assert where.bindings is not None
             binds = where.bindings(state, job, node, mask)
             if binds is None:
@@ -162,7 +162,7 @@ class Joined(NamedTuple):
     jobs: dict[int, Job]
 
 
-def joined(state: State, job: Job, spots: Sequence[Spot], others: Sequence[Run]) -> Joined:
+def join_launch(state: State, job: Job, spots: Sequence[Spot], others: Sequence[Run]) -> Joined:
     """The next launch of the job there, together with these runs, which hold the devices of the spots."""
     own = _starting(state, job, spots)
     groups = {run.group for run in others if run.group}
@@ -170,7 +170,7 @@ def joined(state: State, job: Job, spots: Sequence[Spot], others: Sequence[Run])
     units = units_of([row for number in sorted(groups) for row in state.share_groups.rows[number].rows], runs)
     for number in sorted(groups):
         if (probe := probe_in(state, state.share_groups.rows[number])) is not None:
-            units = apart(units, probe.parts, runs)
+            units = split_units(units, probe.parts, runs)
     alone = dict.fromkeys(run.job_id for run in others if not run.group)
     units += [unit_of(state.runs_of(job_id)) for job_id in alone]
     jobs = {other.job_id: state.jobs.rows[other.job_id] for other in others} | {own[0].job_id: job}
@@ -180,7 +180,7 @@ def joined(state: State, job: Job, spots: Sequence[Spot], others: Sequence[Run])
 def shares_with(state: State, job: Job, spots: Sequence[Spot], others: Sequence[Run], settings: Settings) -> Iterator[Share]:
     """The shares that the next launch of the job could have with these runs, which hold the devices of the spots: with generous
     limits of memory first, then with tight ones."""
-    there = joined(state, job, spots, others)
+    there = join_launch(state, job, spots, others)
     return shares_of(state, there, [*there.units, there.own], settings)
 
 
@@ -206,7 +206,7 @@ def _starting(state: State, job: Job, spots: Sequence[Spot]) -> list[Run]:
     at = {"job_id": job_id, "run": number, "phase": RunPhase.STARTING, "placed_us": 0}
     tasks = job.spec.tasks()
     return [
-        made(Run, node=spot.node, devices=spot.devices, demand=tasks[rank], task=rank, **at)  # type: ignore[arg-type]
+        make_row(Run, node=spot.node, devices=spot.devices, demand=tasks[rank], task=rank, **at)  # type: ignore[arg-type]
         for rank, spot in enumerate(spots)
     ]
 
@@ -226,7 +226,7 @@ def holders(state: State, spots: Sequence[Spot]) -> list[Run]:
     return [found[key] for key in sorted(found)]
 
 
-def _why(state: State, spots: Sequence[Spot], others: Sequence[Run], share: Share, settings: Settings) -> str:
+def _why_turns(state: State, spots: Sequence[Spot], others: Sequence[Run], share: Share, settings: Settings) -> str:
     """For the story."""
     node, devices = spots[0]
     number = ", ".join(map(str, devices))

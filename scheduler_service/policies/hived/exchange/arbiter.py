@@ -27,12 +27,12 @@ def settle(board: Board, surplus: Surplus, match: Match, fits: Fits) -> Generato
 
     while (deal := match(board, surplus, still_fits)) is not None:
         if (yield deal) is None:
-            board, surplus = board.after(deal), _paid(surplus, deal)
+            board, surplus = board.after_deal(deal), _after_payment(surplus, deal)
         else:
             refused.add((deal.offer, deal.request))
 
 
-def _paid(surplus: Surplus, deal: Deal) -> Surplus:
+def _after_payment(surplus: Surplus, deal: Deal) -> Surplus:
     price = deal.price - (deal.swap.device_us if deal.swap is not None else 0)
     return {
         **surplus,
@@ -44,7 +44,7 @@ def _paid(surplus: Surplus, deal: Deal) -> Surplus:
 # ---- balanced cell exchange ----------------------------------------------------------------------------------------------
 
 
-def balanced(board: Board, surplus: Surplus, fits: Fits) -> Deal | None:
+def balance_surplus(board: Board, surplus: Surplus, fits: Fits) -> Deal | None:
     """Algorithm 2: of the tenant with the highest surplus, the first request that an offer could satisfy; of these, the offer
     whose owner has the lowest surplus. The price is what changes hands; bids are not looked at.
 
@@ -70,7 +70,7 @@ def auction(board: Board, _surplus: Surplus, fits: Fits) -> Deal | None:
     it pays is the least bid with which it would still have got an offer, the others' being as they are, and so never less than
     that offer asks: for one lot the second price, for several that are alike the highest bid that went without. So a VC with
     one request gains nothing by bidding anything but its worth. A VC does not bid against itself. Swaps have no price, and are
-    left to `balanced` and `accept`.
+    left to `balance_surplus` and `accept`.
     """
     bids, asked = _bids(board), cache(fits)
     for request, bid in bids:
@@ -88,7 +88,7 @@ def _kind(posting: Posting) -> tuple[str, str]:
 def _bids(board: Board) -> list[tuple[Posting, int]]:
     """The highest first. A request whose window has begun bids the share of what is left of it."""
     requests = [request for request in board.requests() if request.swap is None]
-    bids = [(request, share(request, board.wanted(request))) for request in requests]
+    bids = [(request, share(request, board.wanted_lot(request))) for request in requests]
     return sorted(bids, key=lambda each: -each[1])
 
 
@@ -114,5 +114,5 @@ def _price(board: Board, request: Posting, rivals: Sequence[tuple[Posting, int]]
             break
         theirs = _cheapest(board, rival, fits)
         if theirs is not None and theirs[0] <= bid:
-            board = board.after(board.deal(rival, theirs[1]))
+            board = board.after_deal(board.deal(rival, theirs[1]))
     return min(prices)

@@ -9,13 +9,13 @@ from scheduler_service.core.exchange.book import Board
 from scheduler_service.core.exchange.ownership import board_of, exchanges_of, least_owned, why_not_owned
 from scheduler_service.core.messages import Agree, NoteIdle, OfferIdle, Plan, Withdraw
 from scheduler_service.core.model.tenants.exchange import Deal, Kind, Lot, PostingKind
-from scheduler_service.core.model.tenants.idle_history import IdleCells, noted
+from scheduler_service.core.model.tenants.idle_history import IdleCells, with_idle_count
 from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.hived.exchange.arbiter import Match, auction, balanced, settle
+from scheduler_service.policies.hived.exchange.arbiter import Match, auction, balance_surplus, settle
 from scheduler_service.policies.hived.exchange.proxy import Idle, ProxySettings, propose_idle, propose_withdrawals
 
-MATCHES: dict[str, Match | None] = {"balanced": balanced, "auction": auction, "none": None}
+MATCHES: dict[str, Match | None] = {"balanced": balance_surplus, "auction": auction, "none": None}
 """The arbiter's policies that a site may choose; none: deals are made by tenants alone."""
 
 
@@ -89,7 +89,7 @@ def _note(state: State, pools: Pools, vc: VirtualCluster) -> Generator[Plan, str
             news = True
             yield (NoteIdle(*kind), *(Withdraw(posting) for posting in _proxys(state, kind)))
             continue
-        if row is None or noted(row, idle_cells(pools, kind), now, vc.policy.proxy_after_us) != row:
+        if row is None or with_idle_count(row, idle_cells(pools, kind), now, vc.policy.proxy_after_us) != row:
             news = True
             yield (NoteIdle(*kind),)
     return news
@@ -125,10 +125,10 @@ def _propose(state: State, pools: Pools, vc: VirtualCluster, board: Board) -> Ge
     if withdrawals:
         board = _board(state)
 
-    def owned(lot: Lot) -> int:
+    def count_owned(lot: Lot) -> int:
         return least_owned(state, vc.id, lot.pool, lot.level, lot.begin_us, lot.end_us)
 
-    offers = propose_idle(board, exchanges, vc.id, idle, settings, owned)
+    offers = propose_idle(board, exchanges, vc.id, idle, settings, count_owned)
     for lot in offers:
         yield (OfferIdle(vc.id, lot),)
     return _board(state) if offers else board

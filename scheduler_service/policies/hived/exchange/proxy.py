@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from scheduler_service.core.exchange.book import Board
-from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.exchange import Exchange, ExchangeState, Lot, Posting
 from scheduler_service.core.model.values import Micros
 
@@ -54,11 +54,11 @@ def propose_idle(
     exchanges, lots = tuple(exchanges), []
     for kind in idle:
         offered = _on_offer(board, vc, kind)
-        count = kind.least(board.now - settings.idle_us) - settings.keep - offered - _agreed(board, exchanges, vc, kind)
+        count = kind.least(board.now - settings.idle_us) - settings.keep - offered - _cells_to_give(board, exchanges, vc, kind)
         end = board.now + (settings.window_us or settings.idle_us)
         lot = Lot(kind.pool, kind.level, count, board.now, end, kind.devices)
         if owned is not None and count > 0:
-            lot = changed(lot, count=min(count, owned(lot) - offered))
+            lot = with_changes(lot, count=min(count, owned(lot) - offered))
         if lot.count > 0:
             lots.append(lot)
     return lots
@@ -72,7 +72,7 @@ def propose_withdrawals(
     exchanges, withdrawn = tuple(exchanges), []
     for kind in idle:
         now_idle = kind.history[-1][1] if kind.history else 0
-        excess = _on_offer(board, vc, kind) + _agreed(board, exchanges, vc, kind) + settings.keep - now_idle
+        excess = _on_offer(board, vc, kind) + _cells_to_give(board, exchanges, vc, kind) + settings.keep - now_idle
         for offer in reversed(board.offers_of(vc, kind.pool, kind.level)):
             if excess > 0 and offer.by_proxy and _ungiven(board, offer):
                 excess -= _ungiven(board, offer)
@@ -82,14 +82,14 @@ def propose_withdrawals(
 
 def _ungiven(board: Board, offer: Posting) -> int:
     """The cells of an offer that nobody has at this moment: the VC still has them in its quota."""
-    return board.left(offer, board.now, board.now + 1)
+    return board.cells_left(offer, board.now, board.now + 1)
 
 
 def _on_offer(board: Board, vc: int, kind: Idle) -> int:
     return sum(_ungiven(board, offer) for offer in board.offers_of(vc, kind.pool, kind.level))
 
 
-def _agreed(board: Board, exchanges: Iterable[Exchange], vc: int, kind: Idle) -> int:
+def _cells_to_give(board: Board, exchanges: Iterable[Exchange], vc: int, kind: Idle) -> int:
     """Cells that it will give in windows that have not begun, but for those of offers that still stand."""
     return sum(
         x.lot.count
