@@ -110,14 +110,14 @@ async def _lead_again_and_again(
             return
         began = time.monotonic()
 
-        async def announced(leads: bool, epoch: int = epoch) -> None:
+        async def announce_once(leads: bool, epoch: int = epoch) -> None:
             nonlocal forgetful
             if leads:  # what was forgotten is skipped now, once
                 forgetful = False
             await announce(epoch, leads)
 
         try:
-            await lead_under_lease(config, backend, engines, lease, epoch, stop, announced, forgetful)
+            await lead_under_lease(config, backend, engines, lease, epoch, stop, announce_once, forgetful)
         except ClockBehind:
             raise
         except Outrun as met:

@@ -135,7 +135,7 @@ class Config(FileSettings):
 
     @field_validator("embedded", "address_file", "record", mode="before")
     @classmethod
-    def _named(cls, value: object) -> object:
+    def _require_name(cls, value: object) -> object:
         if value == "":
             raise ValueError("it is empty: name a file or folder, or leave the setting out")
         return value
@@ -182,7 +182,7 @@ class Config(FileSettings):
     @model_validator(mode="before")
     @classmethod
     def _preset(cls, told: Any) -> Any:
-        return presets.filled(told, presets.SERVICE)
+        return presets.fill_from_preset(told, presets.SERVICE)
 
     @model_validator(mode="after")
     def _consistent(self) -> "Config":
@@ -262,7 +262,7 @@ def load(file: Path | None, flags: dict[str, Any]) -> Config:
 
     Raises ConfigError, naming each setting that is wrong.
     """
-    told = {} if file is None else _read(file)
+    told = {} if file is None else _read_settings(file)
 
     try:
         return with_file(Config, told)(**flags)
@@ -275,7 +275,7 @@ def load(file: Path | None, flags: dict[str, Any]) -> Config:
 
 def origins(file: Path | None, flags: Mapping[str, Any]) -> dict[str, str]:
     """Return the source of each setting that `load` accepted: flag, environment, file, preset or default."""
-    told = {} if file is None else _read(file)
+    told = {} if file is None else _read_settings(file)
     there = {name.upper() for name in os.environ}
     sources: dict[str, Collection[str]] = {
         "flag": flags,
@@ -286,7 +286,7 @@ def origins(file: Path | None, flags: Mapping[str, Any]) -> dict[str, str]:
     return {name: next((of for of, names in sources.items() if name in names), "default") for name in Config.model_fields}
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_settings(file: Path) -> dict[str, Any]:
     """The settings in a file, which may be none. Raises ConfigError."""
     try:
         if not file.is_file():

@@ -128,10 +128,10 @@ async def lead_under_lease(
     loop = asyncio.get_running_loop()
     taken = asyncio.Event()
 
-    def lost() -> None:
+    def note_lost() -> None:
         loop.call_soon_threadsafe(taken.set)
 
-    renewal = Renewal(lease, epoch, config.lease, config.lease / RENEWALS, lost)
+    renewal = Renewal(lease, epoch, config.lease, config.lease / RENEWALS, note_lost)
 
     async def until_it_ends() -> None:
         """A lease that ran out may yet be renewed, where nobody has taken it. Until then callers are refused."""

@@ -31,7 +31,7 @@ class PoolConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _ungrouped(cls, given: Any) -> Any:
+    def _ungroup_nodes(cls, given: Any) -> Any:
         """Nodes in lists of lists say by themselves how many of each level make one of the next."""
         if not isinstance(given, dict) or not any(isinstance(node, list) for node in given.get("nodes") or ()):
             return given
@@ -57,7 +57,7 @@ class PoolConfig(BaseModel):
         return levels
 
     @model_validator(mode="after")
-    def _whole(self) -> "PoolConfig":
+    def _check_whole_cells(self) -> "PoolConfig":
         each = prod(level.of for level in self.levels)
         if len(self.nodes) % each:
             raise ValueError(

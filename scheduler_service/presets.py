@@ -22,7 +22,7 @@ SIMULATED: Final[Mapping[str, Mapping[str, Any]]] = {
 """Defaults of a simulated policy's settings, by preset. The service does not have all of these settings."""
 
 
-def filled(told: Any, presets: Mapping[str, Mapping[str, Any]]) -> Any:
+def fill_from_preset(told: Any, presets: Mapping[str, Mapping[str, Any]]) -> Any:
     """Return the given settings on top of their preset's. A value that is no mapping or has an unknown preset is unchanged."""
     if not isinstance(told, dict):
         return told

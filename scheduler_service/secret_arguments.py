@@ -34,11 +34,11 @@ class SecretArguments:
         """The command, with HIDDEN for all that is secret."""
         shown, follows = [], False
         for word in command:
-            shown.append(HIDDEN if follows else self._shown(word))
+            shown.append(HIDDEN if follows else self._show_word(word))
             follows = self._option(word)
         return tuple(shown)
 
-    def _shown(self, word: str) -> str:
+    def _show_word(self, word: str) -> str:
         name, given, _ = word.partition("=")
         if given and (self._option(name) or self._pair(word)):
             return f"{name}={HIDDEN}"

@@ -54,7 +54,7 @@ def connection(options: dict[str, Any], prepare: "Callable[[Engine], None]", *, 
         sys.exit(1)
 
 
-def used(lacks: str) -> "Callable[[Engine], None]":
+def require_used(lacks: str) -> "Callable[[Engine], None]":
     """For `connection`: a database that no scheduler has used yet `lacks` what the command needs."""
 
     def check(engine: "Engine") -> None:

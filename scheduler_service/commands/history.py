@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler_service.commands.database import CommandError, connection, database_options, used
+from scheduler_service.commands.database import CommandError, connection, database_options, require_used
 
 if TYPE_CHECKING:
     from scheduler_service.sim.jobs import SimJob
@@ -45,7 +45,7 @@ def history(since: datetime | None, until: datetime | None, output: Path | None,
     if since is not None and until is not None and since >= until:
         raise click.UsageError(f"--since {since.isoformat()} must be before --until {until.isoformat()}")
     since_us, until_us = 0 if since is None else _micros(since), 2**63 - 1 if until is None else _micros(until)
-    with connection(database, used("it has no jobs"), new=False) as conn:
+    with connection(database, require_used("it has no jobs"), new=False) as conn:
         never = 0
 
         def ran() -> Iterator["SimJob"]:

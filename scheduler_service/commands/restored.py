@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from scheduler_service.commands.database import CommandError, connection, database_options, used
+from scheduler_service.commands.database import CommandError, connection, database_options, require_used
 
 
 @click.command()
@@ -21,7 +21,7 @@ def restored(**database: Any) -> None:
       ebb-scheduler restored --config /etc/ebb/scheduler.yaml
       ebb-scheduler restored --embedded /var/lib/ebb/db
     """
-    with connection(database, used("it is no backup of one"), new=False) as conn:
+    with connection(database, require_used("it is no backup of one"), new=False) as conn:
         from scheduler_service import store
 
         lease = store.holder(conn)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler_service.commands.database import CommandError, connection, database_options, used
+from scheduler_service.commands.database import CommandError, connection, database_options, require_used
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -146,7 +146,7 @@ def _ready(engine: "Engine") -> None:
 def _require_tokens(engine: "Engine") -> None:
     from scheduler_service import store
 
-    used("it has no tokens")(engine)
+    require_used("it has no tokens")(engine)
     if (revision := store.revision(engine)) < "0002":  # revisions count up, as 0001, 0002, ...
         raise CommandError(
             f"the database is at revision {revision}, which knows no tokens: start `ebb-scheduler serve` of this version once"

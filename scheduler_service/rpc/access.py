@@ -37,21 +37,21 @@ _OPERATORS = Rule(frozenset({Role.OPERATOR}))
 _AGENTS = Rule(frozenset({Role.AGENT}))
 
 
-def _of(service: str, rule: Rule, methods: str) -> dict[str, Rule | None]:
+def _rules_of(service: str, rule: Rule, methods: str) -> dict[str, Rule | None]:
     return {f"/{service}/{method}": rule for method in methods.split()}
 
 
 MAY: Mapping[str, Rule | None] = {
-    **_of("ebb.v1.Scheduler", _USERS, "Submit Get List Watch Explain Shares Story ListRuns Logs"),
-    **_of("ebb.v1.Scheduler", _OWNERS, "Cancel Suspend Resume Hold Release Requeue Resize Migrate Update"),
-    **_of("ebb.v1.Cluster", _USERS, "ListNodes GetNode Watch"),
-    **_of("ebb.v1.Cluster", _OPERATORS, "Drain Undrain Fence DeleteNode"),
-    **_of("ebb.v1.VirtualClusters", _USERS, "GetVirtualCluster ListVirtualClusters ListCells"),
-    **_of("ebb.v1.VirtualClusters", _OPERATORS, "CreateVirtualCluster UpdateVirtualCluster DeleteVirtualCluster"),
-    **_of("ebb.v1.Exchange", _USERS, "Post Withdraw Accept ReturnCells ListPostings ListExchanges GetLedger"),
-    **_of("ebb.agent.v1.AgentLink", _AGENTS, "Connect SendLog GetSnapshot PutResult FindEnded"),
-    **_of("ebb.v1.Snapshots", _USERS, "FindSnapshot PutSnapshot"),
-    **_of("ebb.v1.Snapshots", _OWNERS, "GetResult"),
+    **_rules_of("ebb.v1.Scheduler", _USERS, "Submit Get List Watch Explain Shares Story ListRuns Logs"),
+    **_rules_of("ebb.v1.Scheduler", _OWNERS, "Cancel Suspend Resume Hold Release Requeue Resize Migrate Update"),
+    **_rules_of("ebb.v1.Cluster", _USERS, "ListNodes GetNode Watch"),
+    **_rules_of("ebb.v1.Cluster", _OPERATORS, "Drain Undrain Fence DeleteNode"),
+    **_rules_of("ebb.v1.VirtualClusters", _USERS, "GetVirtualCluster ListVirtualClusters ListCells"),
+    **_rules_of("ebb.v1.VirtualClusters", _OPERATORS, "CreateVirtualCluster UpdateVirtualCluster DeleteVirtualCluster"),
+    **_rules_of("ebb.v1.Exchange", _USERS, "Post Withdraw Accept ReturnCells ListPostings ListExchanges GetLedger"),
+    **_rules_of("ebb.agent.v1.AgentLink", _AGENTS, "Connect SendLog GetSnapshot PutResult FindEnded"),
+    **_rules_of("ebb.v1.Snapshots", _USERS, "FindSnapshot PutSnapshot"),
+    **_rules_of("ebb.v1.Snapshots", _OWNERS, "GetResult"),
     "/grpc.health.v1.Health/Check": OPEN,
     "/grpc.health.v1.Health/Watch": OPEN,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": OPEN,
@@ -97,7 +97,7 @@ class Access:
         self._speaking = 0
         self._anybody = Caller(backend.user, frozenset(Role))
 
-    def admitted(self, method: Method, call: Call) -> Call:
+    def admit_callers(self, method: Method, call: Call) -> Call:
         """Lets in who has the role. Nothing of the request is looked at before."""
         rule = _rule(method)
         if rule is OPEN:
@@ -105,7 +105,7 @@ class Access:
 
         async def admitting(request: Any, context: Context) -> Any:
             try:
-                who = await self._who(context)
+                who = await self._identify_caller(context)
                 if not who.roles & rule.roles:
                     raise _wrong_role(method.name, rule, who)
             except (Unauthenticated, PermissionDenied):
@@ -122,7 +122,7 @@ class Access:
 
         return admitting
 
-    def owned(self, method: Method, call: Call) -> Call:
+    def restrict_to_owners(self, method: Method, call: Call) -> Call:
         """Lets a user do to their own jobs alone what an operator may do to any."""
         rule = _rule(method)
         if rule is OPEN or not rule.own_job:
@@ -139,10 +139,10 @@ class Access:
 
     def _while_it_holds(self, who: Caller, context: Context) -> AbstractAsyncContextManager[None]:
         """Ends the call at hand when its token is revoked or expires: a stream may last for months."""
-        return _NOTHING if self._tokens is None else self._held(self._tokens, who, context)
+        return _NOTHING if self._tokens is None else self._hold_token(self._tokens, who, context)
 
     @asynccontextmanager
-    async def _held(self, tokens: Tokens, who: Caller, context: Context) -> AsyncIterator[None]:
+    async def _hold_token(self, tokens: Tokens, who: Caller, context: Context) -> AsyncIterator[None]:
         lost = False
         this = asyncio.current_task()
         assert this is not None
@@ -158,14 +158,14 @@ class Access:
         except asyncio.CancelledError:
             if not lost:
                 raise
-            raise _over(who.token) from None
+            raise _token_error(who.token) from None
 
-    async def _who(self, context: Context) -> Caller:
+    async def _identify_caller(self, context: Context) -> Caller:
         if self._tokens is None:
             return self._anybody
         token = await self._tokens.look_up(_secret(context))
         if token is None or token.has_expired(wall_clock()):
-            raise _over(token)
+            raise _token_error(token)
         return Caller(token.subject, frozenset({token.role}), token)
 
     async def _require_own(self, method: str, who: Caller, job_id: int) -> None:
@@ -209,7 +209,7 @@ def _secret(context: Context) -> str:
     return secret.strip()
 
 
-def _over(token: Token | None) -> Unauthenticated:
+def _token_error(token: Token | None) -> Unauthenticated:
     if token is not None and token.expires_us is not None and token.has_expired(wall_clock()):
         when = datetime.fromtimestamp(token.expires_us / 1e6, UTC)
         return Unauthenticated(

@@ -17,7 +17,7 @@ LOG_INTERVAL = 10.0
 log = logging.getLogger(__name__)
 
 
-def decoded(method: Method, call: Call) -> Call:
+def decode_requests(method: Method, call: Call) -> Call:
     """Parses requests. The call ends with InvalidArgument where the bytes are no message."""
     refused = _Refused(method.name)
 

@@ -16,7 +16,7 @@ class Seals:
         # The seed has 62 bits, and agents see what is made of it: each guess must be expensive.
         self._key = hashlib.scrypt(b"%d" % seed, salt=cluster_id.encode(), n=2**12, r=8, p=1, dklen=32)
 
-    def of(self, epoch: int) -> bytes:
+    def seal_of(self, epoch: int) -> bytes:
         return hmac.digest(self._key, b"epoch %d" % epoch, "sha256")
 
     @property
@@ -25,4 +25,4 @@ class Seals:
         return hmac.digest(self._key, b"transfers between agents", "sha256")
 
     def fits(self, epoch: int, seal: bytes) -> bool:
-        return hmac.compare_digest(self.of(epoch), seal)
+        return hmac.compare_digest(self.seal_of(epoch), seal)

@@ -170,7 +170,7 @@ async def abort(context: Context, error: BaseException) -> NoReturn:
     raise AssertionError("abort always raises")
 
 
-def answered(backend: Backend, method: Method, call: Call) -> Call:
+def answer_errors(backend: Backend, method: Method, call: Call) -> Call:
     """Answer with the status of any error that the call raises. A caller that needs the leader is told its address."""
 
     async def answering(request: Any, context: Context) -> Any:
@@ -191,7 +191,7 @@ def answered(backend: Backend, method: Method, call: Call) -> Call:
     return answering
 
 
-def checked(backend: Backend, method: Method, call: Call) -> Call:
+def check_requests(backend: Backend, method: Method, call: Call) -> Call:
     """Validates the requests of Ebb's own services. A stream's are validated by its handler, which knows which are due."""
     if method.streams_requests or not method.name.startswith("/ebb."):
         return call

@@ -16,8 +16,9 @@ import grpc
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Context = grpc.aio.ServicerContext[Any, Any]
 Call = Callable[[Any, Context], Awaitable[Any]]
-"""Serves a call, given an iterator of its requests; inside the layer `received`, its request, if the method has one. Returns
-the response, or writes responses and returns None. All four kinds of methods have this one shape: a layer is written once."""
+"""Serves a call, given an iterator of its requests; inside the layer `receive_request`, its request, if the method has one.
+Returns the response, or writes responses and returns None. All four kinds of methods have this one shape: a layer is written
+once."""
 
 
 class Method(NamedTuple):
@@ -52,7 +53,7 @@ class Methods(grpc.GenericRpcHandler):
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Handler]) -> None:
         for name, handler in handlers.items():
-            self._handlers[f"/{service}/{name}"] = self._wrapped(f"/{service}/{name}", handler)
+            self._handlers[f"/{service}/{name}"] = self._wrap(f"/{service}/{name}", handler)
 
     def add_generic_rpc_handlers(self, _handlers: Sequence[grpc.GenericRpcHandler]) -> None:
         """The generated code says everything twice."""
@@ -60,7 +61,7 @@ class Methods(grpc.GenericRpcHandler):
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> "Handler | None":
         return self._handlers.get(handler_call_details.method)
 
-    def _wrapped(self, name: str, handler: Any) -> Handler:
+    def _wrap(self, name: str, handler: Any) -> Handler:
         method = Method(name, handler.request_deserializer, handler.request_streaming)
         call = _call(handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream)
         for layer in reversed(self._layers):
@@ -73,7 +74,7 @@ def _call(behaviour: Callable[[Any, Context], Any]) -> Call:
     if not inspect.isasyncgenfunction(behaviour):
         return behaviour
 
-    async def written(request: Any, context: Context) -> None:
+    async def write_responses(request: Any, context: Context) -> None:
         async with aclosing(behaviour(request, context)) as responses:
             async for response in responses:
                 try:
@@ -82,4 +83,4 @@ def _call(behaviour: Callable[[Any, Context], Any]) -> Call:
                     await responses.athrow(cancelled)  # the behaviour may know why, and say so
                     raise
 
-    return written
+    return write_responses

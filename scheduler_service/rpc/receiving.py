@@ -33,7 +33,7 @@ class OneRequest:
         self._open = asyncio.Semaphore(OPEN_AT_ONCE)
         self._open_streams = asyncio.Semaphore(OPEN_AT_ONCE)
 
-    def received(self, method: Method, call: Call) -> Call:
+    def receive_request(self, method: Method, call: Call) -> Call:
         """Hands on the bytes of the request. Raises InvalidArgument if none came, or if it is too large to be parsed."""
         is_open = MAY.get(method.name, "nobody") is OPEN
         if method.streams_requests:

@@ -23,8 +23,8 @@ from scheduler_service.certificates import TlsFiles
 from scheduler_service.rpc import reflection, tls
 from scheduler_service.rpc.access import MAY, Access
 from scheduler_service.rpc.backend import Backend
-from scheduler_service.rpc.decoding import decoded
-from scheduler_service.rpc.interceptors import answered, checked
+from scheduler_service.rpc.decoding import decode_requests
+from scheduler_service.rpc.interceptors import answer_errors, check_requests
 from scheduler_service.rpc.method_table import Methods
 from scheduler_service.rpc.receiving import LARGEST_MESSAGE, OneRequest
 from scheduler_service.rpc.services.agent_link import AgentLink
@@ -92,14 +92,14 @@ async def serving(
     transfers = Transfers()
     access = Access(backend, tokens)
     layers = (
-        partial(answered, backend),
-        access.admitted,
-        OneRequest().received,
+        partial(answer_errors, backend),
+        access.admit_callers,
+        OneRequest().receive_request,
         Turns().serve_in_turn,
         Turns(FILES_AT_ONCE, FILES_WAITING_EACH, FILES).serve_in_turn,
-        decoded,
-        partial(checked, backend),
-        access.owned,
+        decode_requests,
+        partial(check_requests, backend),
+        access.restrict_to_owners,
     )
     methods: Any = Methods(layers)
     scheduler_pb2_grpc.add_SchedulerServicer_to_server(Scheduler(backend, transfers), methods)

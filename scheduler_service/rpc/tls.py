@@ -19,7 +19,7 @@ def credentials(files: TlsFiles) -> grpc.ServerCredentials:
     remind(files)
     reminded = time.monotonic()
 
-    def renewed() -> Any:
+    def renew_if_changed() -> Any:
         """Asked at each new connection; None: as before."""
         nonlocal used, refused, reminded
         try:
@@ -40,7 +40,7 @@ def credentials(files: TlsFiles) -> grpc.ServerCredentials:
         remind(files)
         return configuration
 
-    return grpc.dynamic_ssl_server_credentials(_configuration(files), renewed, files.client_ca is not None)
+    return grpc.dynamic_ssl_server_credentials(_configuration(files), renew_if_changed, files.client_ca is not None)
 
 
 def remind(files: TlsFiles) -> None:

@@ -294,7 +294,7 @@ async def test_a_stream_is_heard_before_it_is_refused(monkeypatch: pytest.Monkey
     backend = Backend(None, "u", 0, 1, 1)  # type: ignore[arg-type]
     known = token_cache.Tokens(dict)  # type: ignore[arg-type]
     method = Method("/ebb.agent.v1.AgentLink/Connect", agent_link_pb2.ConnectRequest.FromString, streams_requests=True)
-    connect: Any = Access(backend, known).admitted(method, never)
+    connect: Any = Access(backend, known).admit_callers(method, never)
     with pytest.raises(Refused, match="asks for a token"):
         await connect(speaking(), Context())
     assert heard == [b"no message"]

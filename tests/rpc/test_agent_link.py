@@ -410,7 +410,7 @@ def test_the_fence_over_restarts(server: Server, database_url: str) -> None:
         assert epoch > welcome.epoch
         with Agent(second, cluster_id=welcome.cluster_id, epoch=welcome.epoch) as back:
             assert back.connect().epoch == epoch
-        seal = second.backend.leading.seals.of(epoch + 1)
+        seal = second.backend.leading.seals.seal_of(epoch + 1)
         with Agent(second, cluster_id=welcome.cluster_id, epoch=epoch + 1, seal=seal) as ahead:
             assert failure(ahead.connect).reason == "OLD_EPOCH"
 
@@ -452,7 +452,7 @@ def test_nobody_ends_a_leadership_or_has_numbers_skipped_twice_by_claiming_ackno
 
 def test_who_claims_a_higher_epoch_without_its_seal_is_named_once(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     leading = server.backend.leading
-    for seal in (b"", leading.seals.of(1), leading.seals.of(50)):
+    for seal in (b"", leading.seals.seal_of(1), leading.seals.seal_of(50)):
         with Agent(server, cluster_id=leading.cluster_id, epoch=51, seal=seal) as liar:
             why = failure(liar.connect)
             assert (why.code, why.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_UNKNOWN")

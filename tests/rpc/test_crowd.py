@@ -17,7 +17,7 @@ from ebb.v1 import job_pb2
 from scheduler_service.core.messages import Joined
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.server import STREAMS_EACH, serving
-from scheduler_service.rpc.services.agent_link import AgentLink, _read
+from scheduler_service.rpc.services.agent_link import AgentLink, _read_messages
 from scheduler_service.rpc.services.logs import Transfers
 from scheduler_service.run.dispatch import Dispatch, Link
 from scheduler_service.run.read_model import View
@@ -153,7 +153,7 @@ async def test_users_have_their_turn_between_two_links_that_break() -> None:
             return future
 
     leading: Any = Mock(service=Joining(), dispatch=Closing(), view=View([], commit_no=0), cluster_id="c", epoch=1)
-    leading.seals.of.return_value = leading.seals.transfer_key = b""
+    leading.seals.seal_of.return_value = leading.seals.transfer_key = b""
     servicer = AgentLink(Mock(leading=leading, heartbeat_seconds=2, silent_after_seconds=10), Transfers())
     joined = asyncio.Semaphore(0)
 
@@ -182,14 +182,14 @@ async def test_users_have_their_turn_between_what_two_agents_observe() -> None:
     turn, looked = 0, list[int]()
 
     class Observer:
-        def take(self, _seen: object) -> None:
+        def take_observations(self, _seen: object) -> None:
             looked.append(turn)
 
     seen, look = pb.ConnectRequest(observations=pb.Observations()), asyncio.Lock()
 
     async def read() -> None:
         link: Any = SimpleNamespace(heard=0.0)
-        await _read(Mock(), link, Mock(), _one(seen), asyncio.Queue(), cast(Any, Observer()), look)
+        await _read_messages(Mock(), link, Mock(), _one(seen), asyncio.Queue(), cast(Any, Observer()), look)
 
     reading = [asyncio.create_task(read()) for _ in range(20)]
     async with asyncio.timeout(LIMIT):
@@ -203,7 +203,7 @@ async def test_users_have_their_turn_between_what_two_agents_observe() -> None:
 def test_agents_are_told_to_spread_over_a_time_that_grows_with_the_cluster(nodes: int, seconds: float) -> None:
     """And never for as long as a node may be silent."""
     leading: Any = SimpleNamespace(view=SimpleNamespace(nodes=range(nodes)), cluster_id="c", epoch=1, seals=Mock())
-    leading.seals.of.return_value = leading.seals.transfer_key = b""
+    leading.seals.seal_of.return_value = leading.seals.transfer_key = b""
     backend: Any = SimpleNamespace(heartbeat_seconds=2, silent_after_seconds=10)
     said = AgentLink(backend, Transfers())._welcome(leading, Joined(1, 0, ()))
     assert said.welcome.configuration.reconnect_within.ToMilliseconds() == 1000 * seconds

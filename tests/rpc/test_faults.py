@@ -10,7 +10,7 @@ import pytest
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.messages import Acknowledged, Reply
 from scheduler_service.database import Writer
-from scheduler_service.rpc.interceptors import answered
+from scheduler_service.rpc.interceptors import answer_errors
 from scheduler_service.rpc.method_table import Method
 from scheduler_service.rpc.services import agent_link, scheduler
 from scheduler_service.run.dispatch import Dispatch, Link
@@ -64,7 +64,7 @@ async def test_a_caller_who_goes_as_it_is_answered_is_no_fault(fails: str, caplo
 
     method = Method("/ebb.v1.Scheduler/Watch", bytes, streams_requests=False)
     with pytest.raises(asyncio.CancelledError):
-        await answered(None, method, call)(None, Context())  # type: ignore[arg-type]
+        await answer_errors(None, method, call)(None, Context())  # type: ignore[arg-type]
     assert not [record for record in caplog.records if record.exc_info]
 
 

@@ -112,5 +112,5 @@ def test_the_project_is_kept_with_the_job(server: Server) -> None:
 def test_an_answer_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "MOST_SHARES", 2)
     each = tuple(Share("", f"user {number}", 1, 0, 0, 0) for number in range(5))
-    told = service._out(Shares(0, 1, each, 0, ()))
+    told = service._shares_out(Shares(0, 1, each, 0, ()))
     assert ([share.user for share in told.shares], told.more_shares) == (["user 0", "user 1"], 3)

@@ -225,7 +225,7 @@ def test_an_agent_that_has_obeyed_a_higher_epoch_raises_ours(server: Server, con
     """As after a database was restored from a backup. Ids of jobs that may have been given are not given again."""
     cluster = server.backend.leading.cluster_id
     last = server.submit()
-    seal = server.backend.leading.seals.of(50)
+    seal = server.backend.leading.seals.seal_of(50)
     with Agent(server, cluster_id=cluster, epoch=50, seal=seal) as ahead:
         said = failure(ahead.connect)
         assert (said.code, said.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "OLD_EPOCH")
@@ -234,7 +234,7 @@ def test_an_agent_that_has_obeyed_a_higher_epoch_raises_ours(server: Server, con
     assert conn.execute(text("SELECT epoch FROM leader")).scalar() == 51
     with Agent(server, cluster_id=cluster, epoch=50, seal=seal) as again:
         welcome = again.connect()
-        assert (welcome.epoch, welcome.seal) == (51, leading.seals.of(51))
+        assert (welcome.epoch, welcome.seal) == (51, leading.seals.seal_of(51))
     assert server.submit().id == last.id + 1 + SKIPPED
     with Agent(server, cluster_id=cluster, epoch=2**63 - 1) as absurd:
         assert failure(absurd.connect).reason == "INVALID_FIELD"
@@ -262,7 +262,7 @@ def test_a_database_that_comes_back_without_its_last_commits(server: Server, con
 
 
 def test_only_an_agent_of_this_cluster_raises_it(server: Server) -> None:
-    seal = server.backend.leading.seals.of(50)
+    seal = server.backend.leading.seals.seal_of(50)
     for cluster_id in ("", "another"):
         with Agent(server, cluster_id=cluster_id, epoch=50, seal=seal) as stranger:
             assert failure(stranger.connect).reason in ("EPOCH_UNKNOWN", "OTHER_CLUSTER")

@@ -32,7 +32,7 @@ def pins_in(pins: Iterable[pb.PinnedCell]) -> tuple[Pin, ...]:
 
 
 def vc_out(state: State, row: VirtualCluster) -> pb.VirtualCluster:
-    pools, traded = pools_of(state), _traded(state, row.id)
+    pools, traded = pools_of(state), _exchanged_cells(state, row.id)
     return pb.VirtualCluster(
         name=row.name,
         quotas=[message_of(pb.CellQuota, quota) for quota in row.quotas],
@@ -67,7 +67,7 @@ ExchangeIndex = dict[tuple[str, str], tuple[int, int]]
 """Pool and level -> how many of others' cells it has in exchange now, and of its own others have."""
 
 
-def _traded(state: State, vc: int) -> ExchangeIndex:
+def _exchanged_cells(state: State, vc: int) -> ExchangeIndex:
     found: ExchangeIndex = {}
     for exchange in exchanges_of(state, vc):
         if exchange.state is ExchangeState.ACTIVE:
@@ -161,7 +161,7 @@ def nodes_out(state: State, name: str, slots: Sequence[int], vc: str = "") -> li
     """The nodes at these slots that are still there; with `vc` only those where that one has cells, or runs."""
     pools = pools_of(state)
     pool = pools.pools.get(name)
-    kept = _kept(state)
+    kept = _kept_devices(state)
     shown = []
     for slot in slots:
         node = node_at(pools, name, slot)
@@ -178,7 +178,7 @@ Kept = dict[int, dict[int, tuple[int, str]]]
 """Node -> device -> the job for which it is kept, and that one's virtual cluster."""
 
 
-def _kept(state: State) -> Kept:
+def _kept_devices(state: State) -> Kept:
     found: Kept = {}
     for earmark in state.earmarks.rows.values():
         job = state.jobs.rows[earmark.job_id]
@@ -189,7 +189,7 @@ def _kept(state: State) -> Kept:
 
 def _node_out(state: State, pools: Pools, node: int, slot: int, kept: dict[int, tuple[int, str]]) -> pb.NodeCells:
     row, position = state.nodes.rows[node], pools.positions[node]
-    out = pb.NodeCells(node=row.name, index=slot, closed=closed(row))
+    out = pb.NodeCells(node=row.name, index=slot, closed=why_closed(row))
     holders: dict[int, list[int]] = {}
     vcs: dict[int, str] = {}
     for key in sorted(state.runs_on.get(node, ())):
@@ -238,7 +238,7 @@ def pin_out(state: State, pools: Pools, pin: Pin) -> pb.PinUse:
 
 def _faults(state: State, node: int, devices: Sequence[int]) -> Iterator[pb.PinFault]:
     row = state.nodes.rows[node]
-    if why := closed(row):
+    if why := why_closed(row):
         yield pb.PinFault(node=row.name, why=why)
     alike: dict[str, list[int]] = {}
     for index in devices:
@@ -258,6 +258,6 @@ def _missing(state: State, pools: Pools, pool: str, slot: int) -> pb.PinFault:
     return pb.PinFault(node=name, why=pools.misfits.get(state.node_ids.get(name, 0), "it is not there"))
 
 
-def closed(row: Node) -> str:
+def why_closed(row: Node) -> str:
     """Why nothing new is placed on the node; empty: it is open."""
     return "silent" if row.state is NodeState.SILENT else "drained" if row.drained_us is not None else ""

@@ -42,7 +42,7 @@ def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
     if spec.job_class:
         more["job_class"] = JobClass(spec.job_class)
     if spec.inherited_environment:
-        more["inherited"] = _inherited(tuple(sorted(spec.inherited_environment.items())))
+        more["inherited"] = _intern_inherited(tuple(sorted(spec.inherited_environment.items())))
     if spec.HasField("time_limit"):
         more["time_limit_us"] = duration_in(spec.time_limit)
     if spec.HasField("retry"):
@@ -82,7 +82,7 @@ def share_in(spec: job_pb2.JobSpec) -> ShareMode:
 
 
 @lru_cache(4096)
-def _inherited(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def _intern_inherited(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """One object for all jobs that inherited the same, which are many."""
     return found
 

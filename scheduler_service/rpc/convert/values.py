@@ -48,12 +48,12 @@ def message_of(kind: type[M], row: Any, **others: Any) -> M:
     """A message with what the row calls by the same names, since one word means one thing in both; `others` are of this message
     alone, or of another type there."""
     both: tuple[Any, Any] = kind, type(row)  # classes, which mypy does not take for hashable
-    names, values = _shared(*both)
+    names, values = _shared_fields(*both)
     return kind(**{**dict(zip(names, values(row), strict=True)), **others})
 
 
 @cache
-def _shared(kind: type[Message], row: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+def _shared_fields(kind: type[Message], row: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
     own = row._fields if issubclass(row, tuple) else [field.name for field in fields(row)]
     names = tuple(name for name in own if name in kind.DESCRIPTOR.fields_by_name)
     return names, attrgetter(*names)

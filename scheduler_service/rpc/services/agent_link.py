@@ -59,7 +59,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                 link = leading.dispatch.open(hello.node, hello.boot_id, hello.instance)
                 taken = leading.service.handle(hello_in(hello, peer))
                 await asyncio.sleep(0)
-            joined = await _joined(leading, link, hello, taken, peer)
+            joined = await _await_joined(leading, link, hello, taken, peer)
             async for response in self._serve(leading, link, hello, joined, requests):
                 yield response
         except asyncio.CancelledError:
@@ -100,7 +100,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                 yield piece
         committed: asyncio.Queue[asyncio.Future[Reply] | None] = asyncio.Queue()
         observer = Observer(leading, link, joined.node)
-        reading = asyncio.create_task(_read(leading, link, hello, requests, committed, observer, self._look))
+        reading = asyncio.create_task(_read_messages(leading, link, hello, requests, committed, observer, self._look))
         acknowledging = asyncio.create_task(_acknowledge(link, committed))
         try:
             while (waiting := await link.next()) is not None:
@@ -173,14 +173,14 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                 cluster_id=leading.cluster_id,
                 epoch=leading.epoch,
                 acknowledged=joined.acknowledged,
-                seal=leading.seals.of(leading.epoch),
+                seal=leading.seals.seal_of(leading.epoch),
                 transfer_key=leading.seals.transfer_key,
                 configuration=configuration_out(configuration(self._backend, leading)),
             )
         )
 
 
-async def _joined(leading: Leading, link: Link, hello: pb.Hello, taken: asyncio.Future[Reply], peer: str) -> Joined:
+async def _await_joined(leading: Leading, link: Link, hello: pb.Hello, taken: asyncio.Future[Reply], peer: str) -> Joined:
     """Waits until the engine has taken the hello. Raises NotCommitted, and what the node is refused for."""
     try:
         joined = await taken
@@ -223,7 +223,7 @@ async def _skip_numbers(leading: Leading, hello: pb.Hello, known: int, peer: str
         raise
 
 
-async def _read(
+async def _read_messages(
     leading: Leading,
     link: Link,
     hello: pb.Hello,
@@ -242,11 +242,11 @@ async def _read(
                     check(request.reports)
                     for report in request.reports.reports:
                         outcome = leading.service.handle(report_in(report, hello.node, hello.boot_id))
-                        outcome.add_done_callback(_heard)  # the link may end before anybody asks for it
+                        outcome.add_done_callback(_retrieve_error)  # the link may end before anybody asks for it
                         committed.put_nowait(outcome)
                 case "observations":
                     async with look:
-                        observer.take(request.observations)
+                        observer.take_observations(request.observations)
                         await asyncio.sleep(0)
                 case "heartbeat":
                     observer.nothing()
@@ -256,7 +256,7 @@ async def _read(
         raise
 
 
-def _heard(outcome: asyncio.Future[Reply]) -> None:
+def _retrieve_error(outcome: asyncio.Future[Reply]) -> None:
     if not outcome.cancelled():
         outcome.exception()
 

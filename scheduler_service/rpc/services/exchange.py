@@ -99,22 +99,22 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
     async def ListPostings(self, request: pb.ListPostingsRequest, _context: Context) -> pb.ListPostingsResponse:
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
         states = [PostingState(state) for state in request.states if state] or [PostingState.OPEN]
-        asked = states, _asked(request.virtual_cluster, names), last_id(request.page_token), size + 1
+        asked = states, _asked_vc(request.virtual_cluster, names), last_id(request.page_token), size + 1
         found = await self._backend.read(self._market.list_postings, *asked)
         token = str(found[size - 1].id) if len(found) > size else ""
-        return pb.ListPostingsResponse(postings=await self._shown(found[:size], names), next_page_token=token)
+        return pb.ListPostingsResponse(postings=await self._show_postings(found[:size], names), next_page_token=token)
 
     async def ListExchanges(self, request: pb.ListExchangesRequest, _context: Context) -> pb.ListExchangesResponse:
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
         states = [ExchangeState(state) for state in request.states if state] or list(_LIVE)
-        asked = states, _asked(request.virtual_cluster, names), last_id(request.page_token), size + 1
+        asked = states, _asked_vc(request.virtual_cluster, names), last_id(request.page_token), size + 1
         found = await self._backend.read(self._market.list_exchanges, *asked)
         token = str(found[size - 1].id) if len(found) > size else ""
         return pb.ListExchangesResponse(exchanges=[exchange_out(x, names) for x in found[:size]], next_page_token=token)
 
     async def GetLedger(self, request: pb.GetLedgerRequest, _context: Context) -> pb.GetLedgerResponse:
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
-        vc = _asked(request.virtual_cluster, names)
+        vc = _asked_vc(request.virtual_cluster, names)
         found = await self._backend.read(self._market.ledger, vc, last_id(request.page_token), size + 1)
         surpluses = await self._backend.read(self._market.surpluses)
         shown = list(dict.fromkeys(entry.exchange for entry in found))
@@ -128,9 +128,9 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
     async def _posting(self, posting_id: int) -> pb.Posting:
         found = await self._backend.read(self._market.posting, posting_id)
         assert found is not None
-        return (await self._shown([found], await self._names()))[0]
+        return (await self._show_postings([found], await self._names()))[0]
 
-    async def _shown(self, postings: Sequence[Posting], names: Names) -> list[pb.Posting]:
+    async def _show_postings(self, postings: Sequence[Posting], names: Names) -> list[pb.Posting]:
         exchanges = await self._backend.read(self._market.live_of_offers, [posting.id for posting in postings])
         return postings_out(postings, exchanges, names, wall_clock())
 
@@ -155,7 +155,7 @@ def _id_of(name: str, names: Names) -> int:
     return next((vc for vc, known in names.items() if known == name), 0)
 
 
-def _asked(name: str, names: Names) -> int:
+def _asked_vc(name: str, names: Names) -> int:
     """0: all. Raises NotFound."""
     vc = _id_of(name, names) if name else 0
     if name and not vc:

@@ -55,7 +55,7 @@ class Answers:
 
         def question(state: State, now: Micros, rng: Rng, _policy: Policy) -> Explained:
             live = state.jobs.rows.get(job_id)
-            return Explained(Explanation(), ()) if live is None else _explained(state, live, now, rng, stages)
+            return Explained(Explanation(), ()) if live is None else _explain_job(state, live, now, rng, stages)
 
         return _explanation_out(await leading.service.ask(question), leading.view.nodes)
 
@@ -65,7 +65,7 @@ class Answers:
         stages = leading.stages
 
         def question(state: State, now: Micros, rng: Rng, policy: Policy) -> Previewed:
-            return _previewed(state, event, now, rng, policy, stages)
+            return _preview(state, event, now, rng, policy, stages)
 
         return _preview_out(await leading.service.ask(question), leading, sight(self._backend.secrets))
 
@@ -73,16 +73,16 @@ class Answers:
 # ---- in the engine's thread --------------------------------------------------------------------------------------------
 
 
-def _explained(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Explained:
+def _explain_job(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Explained:
     found = explain(state, job, now, rng, stages)
-    return Explained(found, tuple(_shown(state, victim) for victim in found.victims))
+    return Explained(found, tuple(_show_victim(state, victim) for victim in found.victims))
 
 
-def _shown(state: State, victim: Victim) -> Shown:
+def _show_victim(state: State, victim: Victim) -> Shown:
     return Shown(victim, state.jobs.rows[victim.key.job_id], state.runs.rows[victim.key])
 
 
-def _previewed(state: State, event: Submitted, now: Micros, rng: Rng, policy: Policy, stages: Stages) -> Previewed:
+def _preview(state: State, event: Submitted, now: Micros, rng: Rng, policy: Policy, stages: Stages) -> Previewed:
     taken = step(state, [event], now, rng, policy)
     reply = taken.replies[0]
     if isinstance(reply, Exception):
@@ -95,8 +95,8 @@ def _previewed(state: State, event: Submitted, now: Micros, rng: Rng, policy: Po
     scores = {c.key: c.score for c in told.candidates} if told else {}
     left = [line.job_id for line in taken.log if line.kind is EventKind.PREEMPTED and line.cause_job == job.id]
     victims = [Victim(run.key, scores.get(run.key, 0.0)) for job_id in left for run in state.runs_of(job_id)]
-    explained = _explained(state, job, now, rng, stages) if job.state is JobState.QUEUED and not elements else None
-    return Previewed(job, runs, told, tuple(_shown(state, victim) for victim in victims), explained)
+    explained = _explain_job(state, job, now, rng, stages) if job.state is JobState.QUEUED and not elements else None
+    return Previewed(job, runs, told, tuple(_show_victim(state, victim) for victim in victims), explained)
 
 
 # ---- out ---------------------------------------------------------------------------------------------------------------

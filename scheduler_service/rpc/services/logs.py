@@ -108,7 +108,7 @@ class Transfers:
         await transfer.carry(first, messages)
 
 
-async def read(
+async def read_logs(
     backend: Backend, transfers: Transfers, request: scheduler_pb2.LogsRequest, context: Context
 ) -> AsyncIterator[scheduler_pb2.LogsResponse]:
     """Yield the responses of Scheduler.Logs."""
@@ -137,7 +137,7 @@ async def read(
         message = None
     while message is not None:
         if message.error:
-            raise _refused(message.error, about)
+            raise _error_for_user(message.error, about)
         if message.end:
             return
         yield scheduler_pb2.LogsResponse(data=message.data, offset=at, run=run)
@@ -146,7 +146,7 @@ async def read(
     raise unavailable
 
 
-def _refused(said: str, about: dict[str, str]) -> Refused:
+def _error_for_user(said: str, about: dict[str, str]) -> Refused:
     """Return the error for the user that corresponds to the agent's. An unknown one is treated as temporary."""
     reason, _, why = said.partition(": ")
     text = f"job {about['job_id']} (run {about['run']}, node {about['node']}): {why}"
@@ -177,7 +177,7 @@ async def _place(backend: Backend, request: scheduler_pb2.LogsRequest) -> tuple[
             raise FailedPrecondition("NOT_STARTED", said, job_id=str(request.job_id))
         if found.job.ended_us is not None:
             return None
-        found = await _changed(backend, found)
+        found = await _await_change(backend, found)
     key = RunKey(request.job_id, run, request.task)
     task = next((task for task in found.runs if task.key == key), None) or await backend.read(backend.reader.find_run, key)
     if task is None:
@@ -195,7 +195,7 @@ def _not_written(job: Job, run: int) -> str:
     return f"had no run {run}" if run else "has written nothing"
 
 
-async def _changed(backend: Backend, known: JobView) -> JobView:
+async def _await_change(backend: Backend, known: JobView) -> JobView:
     """The job once it is in another run than it is known to be in, or has ended. Raises NotLeading."""
     job_id = known.job.id
     async for update in backend.leading.view.watch_jobs(job_id=job_id):

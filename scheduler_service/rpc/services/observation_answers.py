@@ -29,13 +29,13 @@ def observations_of(leading: Leading, node: int) -> cluster_pb2.NodeObservations
 def steps_of(leading: Leading, run: Run) -> job_pb2.RunSteps | None:
     """Return the last measurement of a run's steps; None if its program counts none, the run has ended, or its agent is not
     connected."""
-    seen = _seen(leading, run)
+    seen = _last_observations(leading, run)
     return None if seen is None else next((each for each in seen.steps if run_key_in(each) == run.key), None)
 
 
 def mini_batch_of(leading: Leading, run: Run) -> job_pb2.MiniBatch | None:
     """Return a run's last mini-batch time; None if no source knows it, the run has ended, or its agent is not connected."""
-    seen = _seen(leading, run)
+    seen = _last_observations(leading, run)
     return None if seen is None else next((each for each in seen.mini_batches if run_key_in(each) == run.key), None)
 
 
@@ -60,7 +60,7 @@ def checkpoints_of(leading: Leading | None, run: Run) -> tuple[str, str]:
     return ("", "") if link is None else link.checkpoints.get(run.key, ("", ""))
 
 
-def _seen(leading: Leading, run: Run) -> cluster_pb2.NodeObservations | None:
+def _last_observations(leading: Leading, run: Run) -> cluster_pb2.NodeObservations | None:
     """Return the last observations of the agent of a run's node; None if the run has ended or the agent is not connected."""
     if run.key not in leading.view.runs_on.get(run.node, {}):
         return None

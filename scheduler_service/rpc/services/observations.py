@@ -65,7 +65,7 @@ class Observer:
         self._long_steps: dict[RunKey, Micros] = {}
         """Run whose steps are longer than its grace period -> the step time that the engine was last told."""
 
-    def take(self, seen: agent_link_pb2.Observations) -> None:
+    def take_observations(self, seen: agent_link_pb2.Observations) -> None:
         """Raises InvalidArgument for what cannot be seen on this node."""
         if seen == self._before and self._link.observed is not None:
             self._link.observed.time.GetCurrentTime()
@@ -126,7 +126,7 @@ class Observer:
             return
         faults = tuple((index, why) for index, why in sorted(seen.items()) if why)
         self._telling = self._leading.service.handle(FaultsSeen(self._link.node, self._link.boot_id, faults))
-        self._telling.add_done_callback(self._told)
+        self._telling.add_done_callback(self._note_faults_told)
 
     def _tell_measured(self, seen: agent_link_pb2.Observations) -> None:
         """Tell the engine the measurements of runs that are samples. What cannot be committed is sent with a later
@@ -141,7 +141,7 @@ class Observer:
             told = self._measured[key] = before.get(key, 0)
             if is_news(job.sampling, told, one.steps, one.total):
                 self._measured[key] = one.steps
-                self._leading.service.handle(measured_in(one, self._link.node)).add_done_callback(_heard)
+                self._leading.service.handle(measured_in(one, self._link.node)).add_done_callback(_log_unmeasured)
 
     def _tell_mini_batches(self, seen: agent_link_pb2.Observations) -> None:
         """Tell the engine each run's mini-batch time, on which the policy of its virtual cluster acts, at most once in
@@ -163,7 +163,7 @@ class Observer:
             if now < due_us + pause_us and key in before and not decides(run, event, seen):
                 continue
             self._told_us[key] = now
-            self._leading.service.handle(event).add_done_callback(_heard)
+            self._leading.service.handle(event).add_done_callback(_log_unmeasured)
 
     def _tell_switching(self, seen: agent_link_pb2.Observations) -> None:
         """Tell the engine the switching times of runs that take turns, if they have changed: at most once in `measured_us` for
@@ -214,7 +214,7 @@ class Observer:
                 at = view.nodes[next(task.node for task in tasks if task.task == waits)].name
                 why = f"task {waits} on {at} did not execute for {TORN_US // SECOND} s while other tasks of its gang did"
                 log.warning("job %d: %s; it starts again", job_id, why)
-                self._leading.service.handle(RequeueRequested(job_id, run, why)).add_done_callback(_requeued)
+                self._leading.service.handle(RequeueRequested(job_id, run, why)).add_done_callback(_log_unrequeued)
 
     def _tell_graces(self, seen: agent_link_pb2.Observations) -> None:
         """Tells the engine which runs ask for a longer grace period than any run of their job before."""
@@ -226,7 +226,9 @@ class Observer:
                 continue
             if is_more(job, duration_in(one.grace_period)):
                 self._graces.add(key)
-                self._leading.service.handle(grace_in(one, self._link.node)).add_done_callback(partial(self._asked, key))
+                self._leading.service.handle(grace_in(one, self._link.node)).add_done_callback(
+                    partial(self._note_grace_asked, key)
+                )
 
     def _tell_saves(self, seen: agent_link_pb2.Observations) -> None:
         """Tells the engine which saves have failed, and which steps are longer than the grace period: of each run again when
@@ -242,23 +244,23 @@ class Observer:
             told, longest = failures.get(key, 0), duration_in(one.longest_step)
             if one.failed and one.failures >= max(2 * told, 1):
                 told = one.failures
-                self._leading.service.handle(save_failed_in(one, self._link.node)).add_done_callback(_heard)
+                self._leading.service.handle(save_failed_in(one, self._link.node)).add_done_callback(_log_unmeasured)
             if told:
                 self._failures[key] = told
             before = long_steps.get(key, 0)
             if longest > job.spec.grace_us and 4 * longest >= 5 * before:
                 before = longest
                 event = StepTooLong(self._link.node, key, longest, one.evaluated)
-                self._leading.service.handle(event).add_done_callback(_heard)
+                self._leading.service.handle(event).add_done_callback(_log_unmeasured)
             if before:
                 self._long_steps[key] = before
 
-    def _asked(self, key: RunKey, outcome: "asyncio.Future[Reply]") -> None:
+    def _note_grace_asked(self, key: RunKey, outcome: "asyncio.Future[Reply]") -> None:
         self._graces.discard(key)
         if not outcome.cancelled() and (error := outcome.exception()) is not None:
             log.warning("the grace period that run %s asks for could not be kept: %s; trying again", key, error)
 
-    def _told(self, outcome: "asyncio.Future[Reply]") -> None:
+    def _note_faults_told(self, outcome: "asyncio.Future[Reply]") -> None:
         self._telling = None
         if not outcome.cancelled() and (error := outcome.exception()) is not None:
             log.warning("which devices of node %s are faulty could not be kept: %s; trying again", self._link.node, error)
@@ -283,12 +285,12 @@ def decides(run: Run, event: MiniBatchMeasured, seen: agent_link_pb2.Observation
     return event.count >= FEWEST and all(turns)
 
 
-def _heard(outcome: "asyncio.Future[Reply]") -> None:
+def _log_unmeasured(outcome: "asyncio.Future[Reply]") -> None:
     if not outcome.cancelled() and (error := outcome.exception()) is not None:
         log.warning("what was measured of a run could not be kept: %s; the next measurement takes its place", error)
 
 
-def _requeued(outcome: "asyncio.Future[Reply]") -> None:
+def _log_unrequeued(outcome: "asyncio.Future[Reply]") -> None:
     if not outcome.cancelled() and (error := outcome.exception()) is not None:
         log.warning(
             "a gang that does not execute together could not be put back into its queue: %s; it is looked at again", error

@@ -80,7 +80,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
 
     async def Get(self, request: pb.GetRequest, _context: Context) -> pb.GetResponse:
         found = await self._backend.find(request.job_id)
-        job = await self._shown(found)
+        job = await self._show_job(found)
         if found.runs:
             job.began_from, job.checkpoint = checkpoints_of(self._backend.leads, found.runs[0])
         if (leading := self._backend.leads) is not None:
@@ -102,7 +102,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             return pb.ListResponse()
         only = request.virtual_cluster, user() if request.mine else request.user, request.name
 
-        def made(found: tuple[Job, tuple[Run, ...]]) -> job_pb2.Job:
+        def make_job(found: tuple[Job, tuple[Run, ...]]) -> job_pb2.Job:
             # A live job's row comes from the leader's view, whose reason knows its place in the queue.
             view = (leading and leading.view.job(found[0].id)) or JobView(*found)
             out = job_out(view, names, seen)
@@ -117,7 +117,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             found = await backend.read(backend.reader.list_jobs, states, begins, wanted + 1, *only)
             if not found and not page and request.virtual_cluster:
                 await _check_vc(backend, request.virtual_cluster)
-            piece = next(chunks(found[:wanted], made, room))
+            piece = next(chunks(found[:wanted], make_job, room))
             page += piece
             more = len(piece) < len(found)
             room -= sum(job.ByteSize() for job in piece) if len(piece) == wanted else room
@@ -153,7 +153,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         try:
             job = await self._ask(CancelRequested(request.job_id))
         except NotFound:  # not live: has it ended?
-            job = await self._shown(await self._backend.find(request.job_id))
+            job = await self._show_job(await self._backend.find(request.job_id))
         return pb.CancelResponse(job=job)
 
     async def Suspend(self, request: pb.SuspendRequest, _context: Context) -> pb.SuspendResponse:
@@ -209,7 +209,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             by = await self._backend.read(self._backend.reader.find_job, cost.by_job_id)
             cost.by_user = by[0].user if by else ""
             explanation.preempted.CopyFrom(cost)
-        job = await self._shown(found)
+        job = await self._show_job(found)
         if (leading := self._backend.leads) is not None:
             add_closeness(job, found, leading.view)
         return pb.ExplainResponse(job=job, explanation=explanation)
@@ -229,7 +229,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return await list_runs(self._backend, request)
 
     async def Logs(self, request: pb.LogsRequest, context: Context) -> AsyncIterator[pb.LogsResponse]:
-        async for response in logs.read(self._backend, self._transfers, request, context):
+        async for response in logs.read_logs(self._backend, self._transfers, request, context):
             yield response
 
     async def _stop(self, event: JobRequest, only_validate: bool, stops: bool = True) -> dict[str, Any]:
@@ -245,7 +245,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         try:
             if only_validate:
                 await try_out(self._backend, event)
-                return await self._shown(await self._backend.find(event.job_id))
+                return await self._show_job(await self._backend.find(event.job_id))
             return await self._ask(event)
         except LookupNeeded:
             raise
@@ -279,7 +279,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         found = leading.view.job(reply.job_id) or await self._backend.find(reply.job_id)
         return job_out(found, leading.view.nodes, sight(self._backend.secrets))
 
-    async def _shown(self, found: JobView) -> job_pb2.Job:
+    async def _show_job(self, found: JobView) -> job_pb2.Job:
         """Return the job as the caller may see it."""
         return job_out(found, await self._backend.names(), sight(self._backend.secrets))
 

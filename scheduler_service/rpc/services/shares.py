@@ -24,7 +24,7 @@ async def shares(leading: Leading, vc: str) -> pb.SharesResponse:
     def question(state: State, now: Micros, _rng: Rng, _policy: Policy) -> Shares:
         return _shares(state, vc, now, stages)
 
-    return _out(await leading.service.ask(question))
+    return _shares_out(await leading.service.ask(question))
 
 
 def _shares(state: State, vc: str, now: Micros, site: Stages) -> Shares:
@@ -48,7 +48,7 @@ def _no_shares(policy: str, vc: str) -> FailedPrecondition:
     return FailedPrecondition("NO_SHARES", f"{said}, so that there are no shares; {remedy} makes it fair")
 
 
-def _out(found: Shares) -> pb.SharesResponse:
+def _shares_out(found: Shares) -> pb.SharesResponse:
     shown = found.shares[:MOST_SHARES]
     return pb.SharesResponse(
         time=time_out(found.at_us),

@@ -33,7 +33,7 @@ class Snapshots(snapshots_pb2_grpc.SnapshotsServicer):
 
     async def PutSnapshot(self, request: pb.PutSnapshotRequest, _context: Context) -> pb.PutSnapshotResponse:
         most = files_of(self._backend).limits.snapshot
-        found = await put(self._backend, user(), request.digest, request, most, "a snapshot", request.digest)
+        found = await put_piece(self._backend, user(), request.digest, request, most, "a snapshot", request.digest)
         return pb.PutSnapshotResponse(stored=found.stored, complete=found.complete)
 
     async def GetResult(self, request: pb.GetResultRequest, _context: Context) -> pb.GetResultResponse:
@@ -74,7 +74,7 @@ async def from_agent(backend: Backend, request: agent_link_pb2.PutResultRequest)
     """
     job: Job = (await backend.find(request.job_id)).job
     name = result_name(job.id, request.run)
-    found = await put(backend, job.user, name, request, files_of(backend).limits.result, f"a result of job {job.id}")
+    found = await put_piece(backend, job.user, name, request, files_of(backend).limits.result, f"a result of job {job.id}")
     return agent_link_pb2.PutResultResponse(stored=found.stored)
 
 
@@ -87,7 +87,7 @@ def files_of(backend: Backend) -> UserFiles:
     return backend.files
 
 
-async def put(
+async def put_piece(
     backend: Backend,
     owner: str,
     name: str,

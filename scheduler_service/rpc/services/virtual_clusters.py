@@ -43,12 +43,12 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         quotas, pins, weight = quotas_in(request.quotas), pins_in(request.pins), request.weight or 1
         asked = VcRequested(request.name, create=True, quotas=quotas, pins=pins, weight=weight, policy=policy)
         try:
-            return pb.CreateVirtualClusterResponse(virtual_cluster=await self._set(asked, request.validate_only))
+            return pb.CreateVirtualClusterResponse(virtual_cluster=await self._set_vc(asked, request.validate_only))
         except AlreadyExists:
             known = await self._row(request.name)
             if not _is_as(known, asked):
                 raise
-            return pb.CreateVirtualClusterResponse(virtual_cluster=await self._shown(request.name))
+            return pb.CreateVirtualClusterResponse(virtual_cluster=await self._show_vc(request.name))
 
     async def UpdateVirtualCluster(
         self, request: pb.UpdateVirtualClusterRequest, _context: Context
@@ -61,7 +61,7 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
             weight=request.weight if request.HasField("weight") else None,
             policy=policy_in(request.policy, (await self._row(request.name)).policy) if request.HasField("policy") else None,
         )
-        return pb.UpdateVirtualClusterResponse(virtual_cluster=await self._set(event, request.validate_only))
+        return pb.UpdateVirtualClusterResponse(virtual_cluster=await self._set_vc(event, request.validate_only))
 
     async def DeleteVirtualCluster(
         self, request: pb.DeleteVirtualClusterRequest, _context: Context
@@ -70,7 +70,7 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         return pb.DeleteVirtualClusterResponse()
 
     async def GetVirtualCluster(self, request: pb.GetVirtualClusterRequest, _context: Context) -> pb.GetVirtualClusterResponse:
-        return pb.GetVirtualClusterResponse(virtual_cluster=await self._shown(request.name))
+        return pb.GetVirtualClusterResponse(virtual_cluster=await self._show_vc(request.name))
 
     async def ListVirtualClusters(
         self, _request: pb.ListVirtualClustersRequest, _context: Context
@@ -84,24 +84,24 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         pools = [await _with_nodes(service, name, request.virtual_cluster) for name in names]
         return pb.ListCellsResponse(pools=[pool for pool in pools if pool is not None])
 
-    async def _set(self, event: VcRequested, validate_only: bool) -> pb.VirtualCluster:
+    async def _set_vc(self, event: VcRequested, validate_only: bool) -> pb.VirtualCluster:
         """Return the virtual cluster after the event, or as it would be after it (`validate_only`)."""
 
-        def shown(state: State, demoted: Sequence[RunKey]) -> pb.VirtualCluster:
+        def show_vc(state: State, demoted: Sequence[RunKey]) -> pb.VirtualCluster:
             found = vc_out(state, find_vc(state, event.name))
             found.demoted.extend(demoted_out(state, demoted))
             return found
 
         def would_be(state: State, now: Micros, *_: object) -> pb.VirtualCluster:
-            return shown(state, vc_requested(state, event, now).demoted)
+            return show_vc(state, vc_requested(state, event, now).demoted)
 
         if validate_only:
             return await self._backend.leading.service.ask(would_be)
         reply = await self._backend.leading.service.handle(event)
         assert isinstance(reply, VcChanged)
-        return await self._of_state(lambda state: shown(state, reply.demoted))
+        return await self._of_state(lambda state: show_vc(state, reply.demoted))
 
-    async def _shown(self, name: str) -> pb.VirtualCluster:
+    async def _show_vc(self, name: str) -> pb.VirtualCluster:
         return await self._of_state(lambda state: vc_out(state, find_vc(state, name)))
 
     async def _row(self, name: str) -> VirtualCluster:
@@ -110,11 +110,11 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
     async def _of_state(self, question: Callable[[State], T]) -> T:
         """Answer a question on the engine's thread. Raises FailedPrecondition if the site has no virtual clusters."""
 
-        def asked(state: State, *_: object) -> T:
+        def ask_with_pools(state: State, *_: object) -> T:
             pools_of(state)
             return question(state)
 
-        return await self._backend.leading.service.ask(asked)
+        return await self._backend.leading.service.ask(ask_with_pools)
 
 
 async def _with_nodes(service: EngineThread, pool: str, vc: str) -> pb.Pool | None:

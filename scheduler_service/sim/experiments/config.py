@@ -40,7 +40,7 @@ class Candidate(Policy):
     @model_validator(mode="before")
     @classmethod
     def _preset(cls, told: Any) -> Any:
-        return presets.filled(told, presets.SIMULATED)
+        return presets.fill_from_preset(told, presets.SIMULATED)
 
     @property
     def usual(self) -> Mapping[str, Any]:
