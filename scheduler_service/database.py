@@ -156,11 +156,11 @@ class MarketReader(_Reads):
     ledger = _read_by(store.list_ledger)
     surpluses = _read_by(store.list_surpluses)
 
-    def posted(self, vc: int, request_id: str) -> Posting | None:
+    def find_posted(self, vc: int, request_id: str) -> Posting | None:
         """The posting that the request made."""
         return self._read(store.find_posted, [(vc, request_id)]).get((vc, request_id))
 
-    def accepted(self, vc: int, request_id: str) -> Exchange | None:
+    def find_accepted(self, vc: int, request_id: str) -> Exchange | None:
         """The exchange that a virtual cluster made by accepting a posting with this request_id."""
         return self._read(store.find_accepted, [(vc, request_id)]).get((vc, request_id))
 
@@ -225,7 +225,7 @@ def _address_of(lease: store.Lease) -> str:
     return lease.address if lease.valid else ""
 
 
-def opened(engine: Engine, epoch: int) -> tuple[store.Loaded, Writer]:
+def load_and_open(engine: Engine, epoch: int) -> tuple[store.Loaded, Writer]:
     """Load the state for a new leader, and open its writer."""
     with engine.connect() as connection:
         loaded = store.load(connection)

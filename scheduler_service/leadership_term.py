@@ -14,7 +14,7 @@ from scheduler_service import recording
 from scheduler_service.config import Config
 from scheduler_service.core.handlers.skipped_job_ids import SKIPPED
 from scheduler_service.core.messages import NodeSilent
-from scheduler_service.database import Engines, Lease, opened
+from scheduler_service.database import Engines, Lease, load_and_open
 from scheduler_service.engine_settings import stages_of
 from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.rpc.epoch_seals import Seals
@@ -59,13 +59,15 @@ async def lead(
 
     Raises what made it impossible to begin, what stopped the engine, and Outrun.
     """
-    state, view, writer = await asyncio.to_thread(load_state, partial(opened, engines.writer, epoch), config, forgetful)
+    state, view, writer = await asyncio.to_thread(load_state, partial(load_and_open, engines.writer, epoch), config, forgetful)
     dispatch = Dispatch()
     now = clock(state.cluster.clock_us, config.accept_clock)
     recorder = await asyncio.to_thread(recording.begin, config, stages_of, state, view.commit_no)
     policy = stages_of(config).policy
     planner = Planner(lambda event: service.handle(event))
-    service = EngineThread(state, view, policy, writer, lambda orders: dispatch.send(view, orders), now, recorder, planner.take)
+    service = EngineThread(
+        state, view, policy, writer, lambda orders: dispatch.send(view, orders), now, recorder, planner.take_delegated
+    )
 
     def fell_silent(silent: NodeSilent) -> asyncio.Future[Any] | None:
         try:

@@ -40,7 +40,7 @@ def history(since: datetime | None, until: datetime | None, output: Path | None,
       ebb-scheduler history --config /etc/ebb/scheduler.yaml --since 2025-01-01 --until 2025-04-01 > jobs.csv
     """
     from scheduler_service.sim import workloads
-    from scheduler_service.store.reading.history import count_live, past
+    from scheduler_service.store.reading.history import count_live, past_jobs
 
     if since is not None and until is not None and since >= until:
         raise click.UsageError(f"--since {since.isoformat()} must be before --until {until.isoformat()}")
@@ -50,7 +50,7 @@ def history(since: datetime | None, until: datetime | None, output: Path | None,
 
         def ran() -> Iterator["SimJob"]:
             nonlocal never
-            for each in past(conn, since_us, until_us):
+            for each in past_jobs(conn, since_us, until_us):
                 if each.worked_us:
                     yield _job(each)
                 else:

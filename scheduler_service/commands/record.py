@@ -24,10 +24,10 @@ def record() -> None:
 @_FILE
 def show(file: Path) -> None:
     """Say what is in a recording: steps, events by kind, the time that it spans."""
-    from scheduler_service.run.recording.replay import Summary, read
+    from scheduler_service.run.recording.replay import Summary, read_lines
 
     summary = Summary()
-    _or_exit(lambda: sum(1 for _ in read(file, summary)))
+    _or_exit(lambda: sum(1 for _ in read_lines(file, summary)))
     policies = ", ".join(sorted(set(summary.policies)))
     click.echo(f"leaderships: {summary.sections} (policy {policies}), up to commit {summary.commit_no}")
     click.echo(f"rows at their beginnings: {summary.rows}")

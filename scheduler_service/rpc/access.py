@@ -153,7 +153,7 @@ class Access:
             this.cancel()
 
         try:
-            with tokens.held(_secret(context), end):
+            with tokens.hold(_secret(context), end):
                 yield
         except asyncio.CancelledError:
             if not lost:

@@ -147,7 +147,7 @@ class Dispatch:
         self._configuration: NodeConfiguration | None = None
         """The last configuration that was sent to all agents; those welcomed since then may have a newer one."""
 
-    def connected(self, node: str) -> Link | None:
+    def connected_link(self, node: str) -> Link | None:
         """The node's link, if an agent was accepted on it."""
         link = self._links.get(node)
         return link if link is not None and link.joined else None
@@ -160,7 +160,7 @@ class Dispatch:
         link = self._links[node] = Link(node, boot_id, asyncio.current_task(), instance)
         return link
 
-    def joined(self, link: Link) -> None:
+    def note_joined(self, link: Link) -> None:
         """Note that its agent was accepted, and is sent the whole desired state of its node."""
         link.joined = True
         self._untold.pop(link.node, None)
@@ -175,7 +175,7 @@ class Dispatch:
                 if link.joined:
                     link.outbox.put_nowait(configuration)
 
-    def heard(self, link: Link) -> None:
+    def note_heard(self, link: Link) -> None:
         """Note a sign of life of an agent that could not be accepted because the database did not answer."""
         self._note(link.node, Heard(time.monotonic(), link.boot_id))
 
@@ -195,7 +195,7 @@ class Dispatch:
 
         A new leader has heard no agent yet: then the start of its leadership counts, as the agent may be about to reconnect.
         """
-        link = self.connected(node.name)
+        link = self.connected_link(node.name)
         last = Heard(link.heard, link.boot_id) if link is not None else self._last_heard.get(node.name)
         if last is None:
             return self._began

@@ -27,7 +27,7 @@ from scheduler_service.run.queue_heads import Heads, heads_of
 from scheduler_service.run.read_model import View
 from scheduler_service.run.recording.record import Recorder
 from scheduler_service.run.refused_commits import RefusedCommits, Tried
-from scheduler_service.run.repeated_requests import answered, done_before
+from scheduler_service.run.repeated_requests import answer_repeats, done_before
 
 T = TypeVar("T")
 
@@ -140,12 +140,12 @@ class EngineThread:
         try:
             while (batch := self._lanes.next_batch(self._until_deadline)) is not None:
                 self._in_hand = batch
-                self._take(batch)
+                self._take_batch(batch)
                 self._in_hand = ()
                 self._answer_questions()
         except Exception as fault:  # leadership lost, or a fault: in both cases the state here is worth nothing any more
             why = fault
-            self._recorder.failed(fault)
+            self._recorder.note_failed(fault)
             if not isinstance(fault, LeadershipLost):
                 log.error("the engine failed; its state is dropped and loaded again")
         left = [*self._in_hand, *self._lanes.stop()]
@@ -179,11 +179,11 @@ class EngineThread:
                     answer = fault
             self._loop.call_soon_threadsafe(self._answer, [asked], [answer])
 
-    def _take(self, batch: Sequence[Waiting]) -> None:
+    def _take_batch(self, batch: Sequence[Waiting]) -> None:
         """One step with its commit. Of what the database refuses, all is done that can be."""
         try:
             if self._attempt(batch, self._refused.part()).refusal is None:
-                self._refused.done()
+                self._refused.note_done()
             else:
                 self._refused.serve_apart(batch)
         except NotCommitted as lost:
@@ -225,7 +225,7 @@ class EngineThread:
         commit_no, now = self._commit_no + 1, self._now()
         self._recorder.taking(commit_no, now, (state.pending.policies, state.pending.market), events, part)
         taken = step(state, events, now, Drawing(state.cluster.seed, commit_no), self._policy, part)
-        self._recorder.taken(taken)
+        self._recorder.note_taken(taken)
         for why in taken.refused:
             log.warning("a plan was refused: %s", why)
         for reply in taken.replies:
@@ -236,7 +236,7 @@ class EngineThread:
     def _commit(self, taken: Step, batch: Sequence[Waiting]) -> None:
         """Makes the step durable, and then known."""
         state = self._state
-        replies = answered(state, self._writer, [w.event for w in batch], taken.replies[: len(batch)])
+        replies = answer_repeats(state, self._writer, [w.event for w in batch], taken.replies[: len(batch)])
         commits = bool(taken.log) or any(change.table != "cluster" for change in taken.changes)
         if commits:
             self._commit_no = self._writer.commit(taken.changes, taken.log)
@@ -249,7 +249,7 @@ class EngineThread:
         state.adopt()
         published = _Published(self._commit_no, taken, batch, replies, heads_of(state), _introspecting(state))
         self._loop.call_soon_threadsafe(self._publish, published)
-        self._recorder.adopted(commits)
+        self._recorder.note_adopted(commits)
 
     def _tell(self, waiting: Waiting, refusal: CommitRefused) -> None:
         self._settle_later([waiting], [refusal])

@@ -32,7 +32,7 @@ async def watch_state(ask: Ask, every: float = EVERY) -> None:
     while True:
         await asyncio.sleep(every)
         try:
-            await ask(_look)
+            await ask(_sample_state)
         except Overloaded:
             continue
         except NotLeading:
@@ -47,5 +47,5 @@ async def watch_state(ask: Ask, every: float = EVERY) -> None:
                 )
 
 
-def _look(state: State, _now: Micros, rng: Rng, _policy: Policy) -> Any:
+def _sample_state(state: State, _now: Micros, rng: Rng, _policy: Policy) -> Any:
     sample(state, rng)

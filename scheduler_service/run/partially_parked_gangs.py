@@ -25,7 +25,7 @@ class TornGangs:
         self._since: dict[Launch, dict[int, Micros]] = {}
         """For how long each task had executed when all of them had executed some more for the last time."""
 
-    def look(self, launch: Launch, executed: Mapping[int, Micros]) -> int | None:
+    def find_late_task(self, launch: Launch, executed: Mapping[int, Micros]) -> int | None:
         """Return a task that has not executed while another one has, for TORN_US; None if nothing is wrong.
 
         `executed`: for how long each task has executed since it takes turns. Once a task was found, all gangs are watched from

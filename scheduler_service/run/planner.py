@@ -34,7 +34,7 @@ class Planner:
         self._task: asyncio.Task[None] | None = None
         self._worker: tuple[SpawnProcess, Connection] | None = None
 
-    def take(self, delegated: Iterable[Delegate]) -> None:
+    def take_delegated(self, delegated: Iterable[Delegate]) -> None:
         for one in delegated:
             self._waiting[one.policy, one.subject] = one
         if self._waiting and (self._task is None or self._task.done()):

@@ -81,7 +81,7 @@ class View:
         """The first job of each queue."""
         self._kept: deque[_Commit] = deque(maxlen=KEPT_COMMITS)
         self._wakers: dict[int, set[asyncio.Future[int]]] = {}
-        self._take([Change(name, key, None, row) for name, key, row in rows])
+        self._take_changes([Change(name, key, None, row) for name, key, row in rows])
 
     # ---- forward -------------------------------------------------------------------------------------------------------
 
@@ -90,13 +90,13 @@ class View:
         self.heads = heads
         if commit_no == self.commit_no:
             return  # nothing was committed, for nothing had changed
-        jobs, nodes = self._take(changes)
+        jobs, nodes = self._take_changes(changes)
         self.commit_no = commit_no
         self._kept.append(_Commit(commit_no, jobs, frozenset(nodes)))
         for key in (*jobs, *((ALL_JOBS,) if jobs else ()), *((NODES,) if nodes else ())):
             self._wake(key)
 
-    def _take(self, changes: Sequence[Change]) -> tuple[dict[int, JobView], set[int]]:
+    def _take_changes(self, changes: Sequence[Change]) -> tuple[dict[int, JobView], set[int]]:
         touched: dict[int, Job] = {}
         nodes: set[int] = set()
         for table, key, old, new in changes:
@@ -135,14 +135,14 @@ class View:
                 case None if table == "device":
                     self.devices[key[0]].pop(key[1], None)
                     nodes.add(key[0])
-        shown = {job_id: self._shown(job) for job_id, job in touched.items()}
+        shown = {job_id: self._job_view(job) for job_id, job in touched.items()}
         for job_id, job in touched.items():
             if job.ended_us is not None:
                 self.jobs.pop(job_id, None)
                 self.runs.pop(job_id, None)
         return shown, nodes
 
-    def _shown(self, job: Job) -> JobView:
+    def _job_view(self, job: Job) -> JobView:
         return JobView(job, self.runs.get(job.id, ()), self.operations.get(job.id))
 
     def _take_run(self, new: Run) -> None:
@@ -166,7 +166,7 @@ class View:
     def job(self, job_id: int) -> JobView | None:
         """A live job; None: unknown, or ended."""
         job = self.jobs.get(job_id)
-        return None if job is None else self._shown(with_reason(job, self.heads))
+        return None if job is None else self._job_view(with_reason(job, self.heads))
 
     def node(self, node_id: int) -> NodeView:
         node = self.nodes[node_id]
@@ -187,7 +187,7 @@ class View:
         lost = sum(1 for device in devices if device.fault and device.index not in groups)
         return NodeView(node, sub(free, Vector(devices=lost)), earmarked, devices, groups)
 
-    def named(self, name: str) -> Node | None:
+    def find_node(self, name: str) -> Node | None:
         """The row of a node, also of one that is deleted; None where there never was one."""
         node_id = self._ids.get(name)
         return None if node_id is None else self.nodes[node_id]
@@ -212,14 +212,14 @@ class View:
             jobs = [self.job(job_id)] if job_id else [self.job(i) for i in sorted(self.jobs)]
             return Update(True, tuple(j for j in jobs if j is not None), (), self.commit_no)
 
-        def since(at: int) -> Update:
+        def update_since(at: int) -> Update:
             latest: dict[int, JobView] = {}
-            for commit in self._after(at):
+            for commit in self._commits_after(at):
                 latest |= {i: shown for i, shown in commit.jobs.items() if job_id in (0, i)}
             shown = tuple(v._replace(job=with_reason(v.job, self.heads)) for _, v in sorted(latest.items()))
             return Update(False, shown, (), self.commit_no)
 
-        return self._watch(job_id, after_commit, snapshot, since)
+        return self._watch(job_id, after_commit, snapshot, update_since)
 
     def watch_nodes(self, after_commit: int = 0) -> AsyncIterator[Update]:
         """The same for nodes. One that is deleted is in the update of the commit that did so."""
@@ -227,11 +227,11 @@ class View:
         def snapshot() -> Update:
             return Update(True, (), self.all_nodes(), self.commit_no)
 
-        def since(at: int) -> Update:
-            changed: set[int] = set().union(*(commit.nodes for commit in self._after(at)))
+        def update_since(at: int) -> Update:
+            changed: set[int] = set().union(*(commit.nodes for commit in self._commits_after(at)))
             return Update(False, (), tuple(self.node(i) for i in sorted(changed)), self.commit_no)
 
-        return self._watch(NODES, after_commit, snapshot, since)
+        return self._watch(NODES, after_commit, snapshot, update_since)
 
     async def _watch(
         self, key: int, at: int, snapshot: Callable[[], Update], since: Callable[[int], Update]
@@ -255,7 +255,7 @@ class View:
         oldest = self._kept[0].number if self._kept else self.commit_no + 1
         return commit_no + 1 >= oldest
 
-    def _after(self, commit_no: int) -> Iterable[_Commit]:
+    def _commits_after(self, commit_no: int) -> Iterable[_Commit]:
         """Kept commits after that one, oldest first; costs what it returns."""
         newer = []
         for commit in reversed(self._kept):

@@ -76,7 +76,7 @@ class RefusedCommits:
         if not self._left_alone:
             return WHOLE
         self._looked = self._now()
-        return Part(tuple(self._due()), tuple(self._waiting()), 0 if self._is_left_alone(_POLICY) else None)
+        return Part(tuple(self._due_work()), tuple(self._waiting()), 0 if self._is_left_alone(_POLICY) else None)
 
     def soonest_us(self) -> Micros | None:
         """Return the time of the next work that no event triggers."""
@@ -88,7 +88,7 @@ class RefusedCommits:
         times += [next((at for at, *which in deadlines if at > now or not self._is_left_alone(tuple(which))), times[0])]
         return min(times)
 
-    def done(self) -> None:
+    def note_done(self) -> None:
         """Note that all work that was due when last determined has been done."""
         if self._left_alone:
             self._left_alone = {what: until for what, until in self._left_alone.items() if until[0] > self._looked}
@@ -102,7 +102,7 @@ class RefusedCommits:
         self._left_alone[what] = self._now() + pause, pause
         return pause / SECOND
 
-    def _due(self) -> list[tuple[Micros, Deadline, tuple[int | str, ...]]]:
+    def _due_work(self) -> list[tuple[Micros, Deadline, tuple[int | str, ...]]]:
         return [due for due in self._state.deadlines if due[0] <= self._looked and not self._is_left_alone(due[1:])]
 
     def _waiting(self) -> list[int]:
@@ -115,10 +115,10 @@ class RefusedCommits:
         self._looked = self._now()
         for waiting in batch:
             self._serve_alone(waiting)
-        self._try_ever_fewer(self._due(), lambda some: Part(tuple(some), (), 0), self._blame_deadline)
+        self._try_ever_fewer(self._due_work(), lambda some: Part(tuple(some), (), 0), self._blame_deadline)
         self._try_ever_fewer(self._waiting(), lambda some: Part((), tuple(some), 0), self._blame_resume)
         self._serve_plans()
-        self.done()
+        self.note_done()
 
     def _serve_alone(self, waiting: Waiting) -> None:
         """A request that cannot be done is refused, also if what the policy would do for its job cannot. For what else the
@@ -146,7 +146,7 @@ class RefusedCommits:
         self._reports[report.node] = at, times
         if times < REPORTED:
             return False
-        why = _why(f"what its node reported ({type(report).__name__})", refusal)
+        why = _why_refused(f"what its node reported ({type(report).__name__})", refusal)
         skipped = self._attempt([Waiting(ReportRefused(report, why), waiting.outcome)], EVENTS_ONLY, ()).refusal is None
         if skipped:
             log.error(
@@ -234,14 +234,14 @@ class RefusedCommits:
         for job_id in jobs:
             if job_id not in rows or rows[job_id].set_aside:
                 continue
-            if self._attempt((), EVENTS_ONLY, (SetAside(job_id, _why(what, refusal)),)).refusal is None:
+            if self._attempt((), EVENTS_ONLY, (SetAside(job_id, _why_refused(what, refusal)),)).refusal is None:
                 said = f"job {job_id} is set aside, since {what} cannot be stored; ebb release {job_id} has it tried again"
                 log.error("commit refused, reference %s: %s; %s", reference, refusal, said)
                 found = True
         return found
 
 
-def _why(what: str, refusal: CommitRefused) -> str:
+def _why_refused(what: str, refusal: CommitRefused) -> str:
     rule = f" ({refusal.constraint})" if refusal.constraint else ""
     return f"the database refused {what}{rule}; it is {refusal.reference} in the scheduler's log"
 

@@ -19,7 +19,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.run.ports import Writer
 
 
-def answered(
+def answer_repeats(
     state: State, writer: Writer, events: Sequence[Event], replies: Sequence[Reply | Exception]
 ) -> list[Reply | Exception]:
     """The replies, but for what is refused now and was done before: by what may not be any more (its dependency has failed,

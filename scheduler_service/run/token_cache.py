@@ -90,7 +90,7 @@ class Tokens:
         return entry.token
 
     @contextmanager
-    def held(self, secret: str, lost: Callable[[], None]) -> Iterator[None]:
+    def hold(self, secret: str, lost: Callable[[], None]) -> Iterator[None]:
         """For a stream: `lost` is called when its token is revoked or expires while this lasts."""
         entry = self._entries.get(digest_of(secret))
         if entry is None:  # revoked since it was looked up

@@ -110,7 +110,7 @@ def take(conn: Connection, holder: str, ttl: float, force: bool = False, address
     values = {"holder": holder, "ttl": ttl, "force": force, "address": address, "above": above}
     row = _ask(conn, _TAKE, values | {"seen": conn.info.get(_SEEN, -1)})
     if row is None:
-        _look(conn)
+        _read_lease(conn)
         return None
     _note_locked(conn, row)
     return int(row[0])
@@ -159,10 +159,10 @@ def skip(conn: Connection) -> None:
 
 def holder(conn: Connection) -> Lease:
     """Who holds the lease, or held it last."""
-    return _look(conn)
+    return _read_lease(conn)
 
 
-def _look(conn: Connection) -> Lease:
+def _read_lease(conn: Connection) -> Lease:
     row = _ask(conn, _HOLDER, {})
     if row is None:
         raise Unavailable("the table leader has no row; has the database been migrated?")

@@ -23,14 +23,14 @@ def migrate(engine: Engine, to: str = "heads") -> None:
     """
     with asking(), engine.begin() as conn:
         conn.execute(_LOCK)
-        if to != "heads" or _found(conn) != {latest()}:
+        if to != "heads" or _current_revisions(conn) != {latest()}:
             _upgrade(conn, to)
 
 
 def revision(engine: Engine) -> str:
     """The revision that the database is at; empty for a new one. Raises Unavailable."""
     with asking(), engine.connect() as conn:
-        return ", ".join(sorted(_found(conn)))
+        return ", ".join(sorted(_current_revisions(conn)))
 
 
 def latest() -> str:
@@ -57,11 +57,11 @@ def _upgrade(conn: Connection, to: str) -> None:
 
 
 def _refuse_newer(conn: Connection) -> None:
-    if newer := _found(conn) - _numbers():
+    if newer := _current_revisions(conn) - _numbers():
         raise SchemaTooNew(", ".join(sorted(newer)), latest())
 
 
-def _found(conn: Connection) -> set[str]:
+def _current_revisions(conn: Connection) -> set[str]:
     return set(conn.execute(_CURRENT).scalars()) if conn.execute(_IS_THERE).scalar_one() else set()
 
 

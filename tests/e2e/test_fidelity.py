@@ -16,7 +16,7 @@ from scheduler_service.policies.chosen_stages import stages
 from scheduler_service.policies.options import PreemptionSettings
 from scheduler_service.policies.stages import Stages
 from scheduler_service.run.recording.record import Stepped
-from scheduler_service.run.recording.replay import Summary, read, replay
+from scheduler_service.run.recording.replay import Summary, read_lines, replay
 from tests.e2e import paced
 from tests.harness import Site, run_module
 
@@ -53,7 +53,7 @@ def test_two_hundred_jobs_of_a_live_service_are_replayed_byte_for_byte(folder: P
 
     # The recording is of this: its orders are the runs that took place, and it holds every submit.
     summary = Summary()
-    steps = [line for _, line in read(file, summary) if isinstance(line, Stepped)]
+    steps = [line for _, line in read_lines(file, summary) if isinstance(line, Stepped)]
     assert sorted(orders(steps, "Running")) == sorted((row["job_id"], row["run"]) for row in runs)
     stopped = sorted((row["job_id"], row["run"]) for row in runs if row["stop_reason"] is not None)
     assert sorted(orders(steps, "Stopped")) == stopped

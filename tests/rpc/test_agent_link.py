@@ -386,7 +386,7 @@ def test_one_that_begins_anew_as_the_database_has_forgotten_it_is_no_twin(server
     of_cluster = {"cluster_id": server.backend.leading.cluster_id}
     with Agent(server, boot="machine/spool-1", acknowledged=2, **of_cluster) as ahead:
         assert ahead.connect().acknowledged == 0
-    wait_for(lambda: server.backend.leading.dispatch.connected("n1") is None)
+    wait_for(lambda: server.backend.leading.dispatch.connected_link("n1") is None)
     with Agent(server, boot="machine/spool-2", **of_cluster) as anew:
         anew.connect()
 
@@ -443,7 +443,7 @@ def test_nobody_ends_a_leadership_or_has_numbers_skipped_twice_by_claiming_ackno
     for name in ("n1", "n2", "n1"):
         with Agent(server, name, epoch=leading.epoch, **hello) as liar:
             assert liar.connect().acknowledged == 0
-        wait_for(lambda: server.backend.leading.dispatch.connected(name) is None)  # noqa: B023
+        wait_for(lambda: server.backend.leading.dispatch.connected_link(name) is None)  # noqa: B023
     with Agent(server, epoch=leading.epoch + 1, **hello) as liar:
         assert failure(liar.connect).reason == "EPOCH_UNKNOWN"
     assert server.backend.leading is leading

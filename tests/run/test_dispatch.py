@@ -88,7 +88,7 @@ async def test_an_agent_that_comes_is_told_everything(clock: Clock) -> None:
     dispatch.send(view, [start(1)])
     link = dispatch.open("n1", "boot")
     dispatch.send(view, [start(2)])
-    dispatch.joined(link)
+    dispatch.note_joined(link)
     dispatch.send(view, [start(3)])
     dispatch.close(link)
     dispatch.send(view, [start(4)])
@@ -111,7 +111,7 @@ async def test_a_node_whose_agent_is_about_to_be_accepted_is_not_silent(clock: C
     clock.now += 1
     told = await silences(dispatch, view, lambda told: len(told) == 3)
     assert {silent.name for silent in told} == {"n2"}
-    dispatch.joined(link)
+    dispatch.note_joined(link)
     assert NodeSilent("n1") in await silences(dispatch, view, lambda told: NodeSilent("n1") in told)
     assert link.ended
 
@@ -139,7 +139,7 @@ async def test_what_was_placed_as_the_node_fell_silent_is_told_once_it_is_known(
 async def test_orders_for_a_link_that_is_ended_are_not_told(clock: Clock) -> None:
     dispatch, view = Dispatch(), a_view("n1")
     link = await asyncio.create_task(opened(dispatch, "n1"))
-    dispatch.joined(link)
+    dispatch.note_joined(link)
     link.end()
     dispatch.send(view, [start(1)])
     dispatch.close(link)
@@ -149,9 +149,9 @@ async def test_orders_for_a_link_that_is_ended_are_not_told(clock: Clock) -> Non
 
 async def test_while_this_process_stands_still_nobody_falls_silent(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     dispatch, view = Dispatch(), a_view("n1", "n2", "n3")
-    dispatch.joined(await asyncio.create_task(opened(dispatch, "n1")))
+    dispatch.note_joined(await asyncio.create_task(opened(dispatch, "n1")))
     gone = await asyncio.create_task(opened(dispatch, "n2"))
-    dispatch.joined(gone)
+    dispatch.note_joined(gone)
     dispatch.close(gone)
     pauses = [100.0, *[0.0025] * 5]
 
@@ -176,7 +176,7 @@ async def test_when_a_boot_of_a_node_was_heard(clock: Clock) -> None:
     assert dispatch.boot_heard(node) == began, "nobody was heard of yet"
     link = await asyncio.create_task(opened(dispatch, "n1"))
     assert dispatch.boot_heard(node) == began
-    dispatch.joined(link)
+    dispatch.note_joined(link)
     link.heard = clock.now + 1
     assert dispatch.boot_heard(node) == clock.now + 1
     dispatch.close(link)
@@ -186,11 +186,11 @@ async def test_when_a_boot_of_a_node_was_heard(clock: Clock) -> None:
     assert dispatch.boot_heard(replace(node, boot_id="another")) < began
     clock.now += 20
     link = await asyncio.create_task(opened(dispatch, "n1"))
-    dispatch.heard(link)  # the database did not answer
+    dispatch.note_heard(link)  # the database did not answer
     dispatch.close(link)
     assert dispatch.boot_heard(node) == clock.now
     link = await asyncio.create_task(opened(dispatch, "n1"))
-    dispatch.joined(link)
+    dispatch.note_joined(link)
     link.renews = True
     clock.now += 1
     link.heard = clock.now
@@ -210,7 +210,7 @@ async def configured(link: Link) -> NodeConfiguration | None:
 async def test_agents_are_told_when_their_configuration_changes_and_not_of_every_node_that_joins() -> None:
     dispatch = Dispatch()
     link, connecting = await opened(dispatch, "n1"), await opened(dispatch, "n2")
-    dispatch.joined(link)
+    dispatch.note_joined(link)
     told = []
     for nodes in range(1, 2001):
         dispatch.configure(NodeConfiguration(2_000_000, nodes * 1000))

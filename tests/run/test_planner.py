@@ -73,23 +73,23 @@ def test_a_process_answers_and_is_kept_until_it_dies_or_hangs(caplog: pytest.Log
         engine = Engine()
         planner = Impatient(engine.handle)
         try:
-            planner.take(question(partial(who, 1)))
+            planner.take_delegated(question(partial(who, 1)))
             first = await engine.plan()
             assert first[0] == 1
             assert first[1] != os.getpid()
-            planner.take(question(partial(who, 2)))
+            planner.take_delegated(question(partial(who, 2)))
             assert await engine.plan() == (2, first[1]), "the same process"
-            planner.take(question(fails))
+            planner.take_delegated(question(fails))
             while planner._waiting:
                 await asyncio.sleep(0.01)
-            planner.take(question(partial(who, 3)))
+            planner.take_delegated(question(partial(who, 3)))
             assert (await engine.plan())[0] == 3
             for number, bad in enumerate((partial(dies, 9), hangs), 4):
-                planner.take(question(bad))
+                planner.take_delegated(question(bad))
                 await asyncio.to_thread(time.sleep, 0)
                 while planner._waiting:
                     await asyncio.sleep(0.01)
-                planner.take(question(partial(who, number)))
+                planner.take_delegated(question(partial(who, number)))
                 after = await engine.plan()
                 assert after[0] == number
                 assert after[1] != first[1], "another process"
@@ -110,7 +110,7 @@ def test_of_several_questions_about_one_subject_only_the_latest_waits() -> None:
         planner = Planner(engine.handle)
         try:
             for number in range(10):
-                planner.take(question(partial(who, number)))
+                planner.take_delegated(question(partial(who, number)))
             assert (await engine.plan())[0] == 9
         finally:
             await planner.close()
@@ -125,11 +125,11 @@ def test_a_plan_that_nobody_takes_is_dropped(refusal: Exception) -> None:
         engine.refuses = refusal
         planner = Planner(engine.handle)
         try:
-            planner.take(question(partial(who, 1)))
+            planner.take_delegated(question(partial(who, 1)))
             assert planner._task is not None
             await asyncio.wait_for(planner._task, LIMIT)
             engine.refuses = None
-            planner.take(question(partial(who, 2)))
+            planner.take_delegated(question(partial(who, 2)))
             assert (await engine.plan())[0] == 2
         finally:
             await planner.close()

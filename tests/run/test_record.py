@@ -156,9 +156,9 @@ def test_what_a_question_in_between_leaves_behind_is_in_it(tmp_path: Path, polic
             state.undo()
         events = [Submitted("ada", "", JobSpec(("true",), ZERO))] if commit == 1 else []
         recording.taking(commit, commit, (state.pending.policies, state.pending.market), events)
-        recording.taken(step(state, events, commit, Random(f"1:{commit}"), policy))
+        recording.note_taken(step(state, events, commit, Random(f"1:{commit}"), policy))
         state.adopt()
-        recording.adopted()
+        recording.note_adopted()
     recording.close()
     summary = Summary()
     assert replay(path, lambda *_: Stages(policy), summary) is None

@@ -21,9 +21,9 @@ def test_share_groups_come_back_from_a_recording(tmp_path: Path) -> None:
     recording.taking(1, now, (state.pending.policies, state.pending.market), events)
     taken = step(state, events, now, Random("1:1"), idle)
     assert taken.orders
-    recording.taken(taken)
+    recording.note_taken(taken)
     state.adopt()
-    recording.adopted()
+    recording.note_adopted()
     recording.close()
     summary = Summary()
     assert replay(path, lambda *_: Stages(idle), summary) is None

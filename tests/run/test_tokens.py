@@ -73,7 +73,7 @@ async def test_a_stream_ends_when_its_token_expires_also_while_the_database_is_a
     lost: list[str] = []
     for name in ("one", "two"):
         await site.tokens.look_up(name)
-    with site.tokens.held("one", lambda: lost.append("one")), site.tokens.held("two", lambda: lost.append("two")):
+    with site.tokens.hold("one", lambda: lost.append("one")), site.tokens.hold("two", lambda: lost.append("two")):
         site.away, site.wall_us = True, site.wall_us + 1
         with pytest.raises(NotCommitted):
             await site.tokens.refresh()
@@ -144,9 +144,9 @@ async def test_streams_are_ended_when_their_token_is_revoked_or_expires(site: Si
     for name in ("revoked", "expiring", "good"):
         await site.tokens.look_up(name)
     with (
-        site.tokens.held("revoked", lambda: ended.append("revoked")),
-        site.tokens.held("expiring", lambda: ended.append("expiring")),
-        site.tokens.held("good", lambda: ended.append("good")),
+        site.tokens.hold("revoked", lambda: ended.append("revoked")),
+        site.tokens.hold("expiring", lambda: ended.append("expiring")),
+        site.tokens.hold("good", lambda: ended.append("good")),
     ):
         await site.tokens.refresh()
         assert ended == []
@@ -158,7 +158,7 @@ async def test_streams_are_ended_when_their_token_is_revoked_or_expires(site: Si
     site.revoke("good")
     await site.tokens.refresh()
     assert "good" not in ended, "it was over before"
-    with site.tokens.held("revoked", lambda: ended.append("late")):
+    with site.tokens.hold("revoked", lambda: ended.append("late")):
         assert ended[-1] == "late"
 
 

@@ -219,7 +219,7 @@ def test_a_node_is_found_by_its_name_without_a_look_at_the_others() -> None:
         values = items = keys = __iter__  # type: ignore[assignment]
 
     view.nodes = Unlisted(view.nodes)
-    assert view.named("n1") == nodes[0]
-    assert view.named("n2") == replace(nodes[1], state=NodeState.DELETED)
-    assert view.named("n4") == replace(NODE, id=4, name="n4")
-    assert view.named("n5") is None
+    assert view.find_node("n1") == nodes[0]
+    assert view.find_node("n2") == replace(nodes[1], state=NodeState.DELETED)
+    assert view.find_node("n4") == replace(NODE, id=4, name="n4")
+    assert view.find_node("n5") is None

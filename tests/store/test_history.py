@@ -30,7 +30,7 @@ from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads import Csv
 from scheduler_service.sim.workloads.assuming import COMMAND
 from scheduler_service.store.reading import history
-from scheduler_service.store.reading.history import past
+from scheduler_service.store.reading.history import past_jobs
 from tests.store import make
 from tests.store.make import NODE, SPEC, T
 
@@ -88,10 +88,10 @@ def cluster(writer: Connection, epoch: int) -> None:
 @pytest.mark.usefixtures("cluster")
 def test_a_job_worked_while_its_runs_did(conn: Connection, monkeypatch: pytest.MonkeyPatch, page: int) -> None:
     monkeypatch.setattr(history, "PAGE", page)
-    told = {each.job.id: ((each.ready_us - T) / SECOND, each.worked_us / SECOND) for each in past(conn, 0, 2**63 - 1)}
+    told = {each.job.id: ((each.ready_us - T) / SECOND, each.worked_us / SECOND) for each in past_jobs(conn, 0, 2**63 - 1)}
     assert told == {1: (0, 60), 2: (0, 80), 3: (0, 40), 4: (0, 0), 7: (70, 1), 8: (150, 1.5)}
-    assert [each.job.id for each in past(conn, at(1), at(101))] == [8]
-    assert list(past(conn, at(101), 2**63 - 1)) == []
+    assert [each.job.id for each in past_jobs(conn, at(1), at(101))] == [8]
+    assert list(past_jobs(conn, at(101), 2**63 - 1)) == []
     assert history.count_live(conn, 0, 2**63 - 1) == 1
 
 

@@ -137,11 +137,11 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         So does one that may be about to reconnect, if only another state directory of the same machine distinguishes the two:
         an agent from before a reboot of the machine is not waited for.
         """
-        present = leading.dispatch.connected(hello.node)
+        present = leading.dispatch.connected_link(hello.node)
         recent = time.monotonic() - self._backend.silent_after_seconds
         if present is not None and present.boot_id == hello.boot_id:
             if present.instance != hello.instance and present.heard > recent and not present.ended:
-                node = leading.view.named(hello.node)
+                node = leading.view.find_node(hello.node)
                 raise FailedPrecondition(
                     "NODE_CONNECTED",
                     f"another agent of node {hello.node} with a copy of the same state directory is connected"
@@ -156,7 +156,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                 f"an agent of node {hello.node} is connected already, from another boot or state directory: "
                 "give this one another --node, or stop that one first",
             )
-        node = leading.view.named(hello.node)
+        node = leading.view.find_node(hello.node)
         if node is None or node.state is not NodeState.UP or not _other_spool(node.boot_id, hello.boot_id):
             return
         if leading.dispatch.boot_heard(node) > recent:
@@ -185,13 +185,13 @@ async def _await_joined(leading: Leading, link: Link, hello: pb.Hello, taken: as
     try:
         joined = await taken
     except NotCommitted:
-        leading.dispatch.heard(link)
+        leading.dispatch.note_heard(link)
         raise
     assert isinstance(joined, Joined)
     if joined.acknowledged < hello.acknowledged:
         link.renews = True
         await _skip_numbers(leading, hello, joined.acknowledged, peer)
-    leading.dispatch.joined(link)
+    leading.dispatch.note_joined(link)
     log.info("node %s connected from %s", hello.node, peer)
     return joined
 

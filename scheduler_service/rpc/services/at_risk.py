@@ -60,7 +60,7 @@ def _executing(leading: Leading, job_id: int) -> list[Run]:
 
 
 def _means(leading: Leading, run: Run) -> int:
-    link = leading.dispatch.connected(leading.view.nodes[run.node].name)
+    link = leading.dispatch.connected_link(leading.view.nodes[run.node].name)
     return 0 if link is None else link.means.get(run.key, 0)
 
 

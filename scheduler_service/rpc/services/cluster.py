@@ -62,7 +62,7 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
 
     async def GetNode(self, request: pb.GetNodeRequest, _context: Context) -> pb.GetNodeResponse:
         view = await self._backend.view_of_nodes()
-        node = present(view.named(request.node))
+        node = present(view.find_node(request.node))
         if node is None:
             known = "`ebb node list` shows those there are"
             raise NotFound("NO_SUCH_NODE", f"there is no node {request.node}; {known}", node=request.node)
@@ -74,7 +74,7 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
         event = DrainRequested(request.node, request.reason, user(), request.evict)
         if request.validate_only:
             await try_out(self._backend, event)
-            found = self._backend.leading.view.named(request.node)
+            found = self._backend.leading.view.find_node(request.node)
             assert found is not None, "the drain of no node is refused"
             node = node_out(self._backend.leading.view.node(found.id))
             return pb.DrainResponse(node=node, jobs_at_risk=await self._at_risk(request, wait=True))
@@ -83,7 +83,7 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
 
     async def _at_risk(self, request: pb.DrainRequest, wait: bool) -> list[job_pb2.JobAtRisk]:
         view = self._backend.leading.view
-        if not request.evict or (node := view.named(request.node)) is None:
+        if not request.evict or (node := view.find_node(request.node)) is None:
             return []
         return await jobs_at_risk(self._backend, sorted({key.job_id for key in view.runs_on.get(node.id, ())}), wait)
 

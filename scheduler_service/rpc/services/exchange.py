@@ -45,7 +45,9 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
     async def Post(self, request: pb.PostRequest, _context: Context) -> pb.PostResponse:
         event, service = posted_in(request), self._backend.leading.service
         vc = _id_of(request.virtual_cluster, await self._names())
-        known = await self._backend.read(self._market.posted, vc, request.request_id) if vc and request.request_id else None
+        known = (
+            await self._backend.read(self._market.find_posted, vc, request.request_id) if vc and request.request_id else None
+        )
         if known is not None:
             check_same_post(known, event)
             return pb.PostResponse(posting=await self._posting(known.id))
@@ -70,7 +72,9 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
     async def Accept(self, request: pb.AcceptRequest, _context: Context) -> pb.AcceptResponse:
         event, service = accepted_in(request), self._backend.leading.service
         vc = _id_of(request.virtual_cluster, await self._names())
-        known = await self._backend.read(self._market.accepted, vc, request.request_id) if vc and request.request_id else None
+        known = (
+            await self._backend.read(self._market.find_accepted, vc, request.request_id) if vc and request.request_id else None
+        )
         if known is not None:
             check_same_deal(known, event)
             return pb.AcceptResponse(exchanges=await self._exchanges((known.id,)))

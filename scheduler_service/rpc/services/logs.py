@@ -123,7 +123,7 @@ async def read_logs(
         **about,
         over=str(over).lower(),
     )
-    link = backend.leading.dispatch.connected(node)
+    link = backend.leading.dispatch.connected_link(node)
     if link is None:
         raise unavailable
     transfer = transfers.ask(link, request.job_id, run, request.task, request.offset, request.follow)

@@ -11,7 +11,7 @@ from scheduler_service.rpc.convert.agents import run_key_in
 
 def observations_of(leading: Leading, node: int) -> cluster_pb2.NodeObservations | None:
     """Return the last observations of a node's agent; None if no agent is connected or it observes nothing."""
-    link = leading.dispatch.connected(leading.view.nodes[node].name)
+    link = leading.dispatch.connected_link(leading.view.nodes[node].name)
     if link is None or link.observed is None:
         return None
     seen: cluster_pb2.NodeObservations = link.observed
@@ -44,7 +44,7 @@ def turn_of(leading: Leading, runs: Sequence[Run]) -> job_pb2.TurnState:
     run = runs[0] if runs else None
     if run is None or not run.group or run.key not in leading.view.runs_on.get(run.node, {}):
         return job_pb2.TURN_STATE_UNSPECIFIED
-    link = leading.dispatch.connected(leading.view.nodes[run.node].name)
+    link = leading.dispatch.connected_link(leading.view.nodes[run.node].name)
     executes = None if link is None else link.turns.get(run.key)
     if executes is None:
         return job_pb2.TURN_STATE_UNSPECIFIED
@@ -56,7 +56,7 @@ def checkpoints_of(leading: Leading | None, run: Run) -> tuple[str, str]:
     has ended, its row has them."""
     if leading is None or run.key not in leading.view.runs_on.get(run.node, {}):
         return run.began_from, run.checkpoint
-    link = leading.dispatch.connected(leading.view.nodes[run.node].name)
+    link = leading.dispatch.connected_link(leading.view.nodes[run.node].name)
     return ("", "") if link is None else link.checkpoints.get(run.key, ("", ""))
 
 
@@ -64,5 +64,5 @@ def _last_observations(leading: Leading, run: Run) -> cluster_pb2.NodeObservatio
     """Return the last observations of the agent of a run's node; None if the run has ended or the agent is not connected."""
     if run.key not in leading.view.runs_on.get(run.node, {}):
         return None
-    link = leading.dispatch.connected(leading.view.nodes[run.node].name)
+    link = leading.dispatch.connected_link(leading.view.nodes[run.node].name)
     return None if link is None else link.observed

@@ -200,7 +200,7 @@ class Observer:
             tasks = view.runs.get(job_id, ())
             if len(tasks) < 2 or tasks[0].run != run:
                 continue
-            links = {task.node: self._leading.dispatch.connected(view.nodes[task.node].name) for task in tasks}
+            links = {task.node: self._leading.dispatch.connected_link(view.nodes[task.node].name) for task in tasks}
             executed = {
                 task.task: link.executed[task.key]
                 for task in tasks
@@ -210,7 +210,7 @@ class Observer:
                 continue
             if not torn.knows((job_id, run)):
                 torn.keep(lambda launch: (found := view.jobs.get(launch[0])) is not None and found.run == launch[1])
-            if (waits := torn.look((job_id, run), executed)) is not None:
+            if (waits := torn.find_late_task((job_id, run), executed)) is not None:
                 at = view.nodes[next(task.node for task in tasks if task.task == waits)].name
                 why = f"task {waits} on {at} did not execute for {TORN_US // SECOND} s while other tasks of its gang did"
                 log.warning("job %d: %s; it starts again", job_id, why)

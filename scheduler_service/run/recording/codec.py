@@ -33,24 +33,24 @@ Write = Callable[[Any], Any]
 def encoder(secret: frozenset[str] = _NONE, hide: Write = str) -> Callable[[Any], str]:
     """Gives the text of a value, which `decode` reads. Of fields with a name in `secret`, `hide` writes the value."""
 
-    def of(kind: type) -> Write:
+    def encoder_of(kind: type) -> Write:
         names = tuple(field.name for field in fields(kind))
         values, plain = _values(names, secret, hide), secret.isdisjoint(names) and not hasattr(kind, "__slots__")
         if plain and not any(isinstance(value, cached_property) for value in vars(kind).values()):
             return lambda row: (kind.__name__, row.__dict__)
         return lambda row: (kind.__name__, dict(zip(names, values(row), strict=True)))
 
-    return _encoder(of)
+    return _encoder(encoder_of)
 
 
 def canonical(secret: frozenset[str] = _NONE, hide: Write = str) -> Callable[[Any], str]:
     """Gives a text that is the same for equal values, however they were made, and is never read: it has no field names."""
 
-    def of(kind: type) -> Write:
+    def encoder_of(kind: type) -> Write:
         values = _values(tuple(field.name for field in fields(kind)), secret, hide)
         return lambda row: (kind.__name__, values(row))
 
-    return _encoder(of)
+    return _encoder(encoder_of)
 
 
 def _as_it_is(value: Any) -> Any:

@@ -98,7 +98,7 @@ Line = Section | Row | Stepped | SteppedInPart | End
 # ---- what came out of a step -------------------------------------------------------------------------------------------
 
 
-def whole(came_out: Step | Exception, encode: Callable[[Any], str]) -> str:
+def encode_outcome(came_out: Step | Exception, encode: Callable[[Any], str]) -> str:
     """All that came out of a step, encoded."""
     if isinstance(came_out, Exception):
         return encode(came_out)
@@ -110,7 +110,7 @@ def whole(came_out: Step | Exception, encode: Callable[[Any], str]) -> str:
 
 def digest(came_out: Step | Exception, encode: Callable[[Any], str]) -> str:
     """Return the SHA-256 of all results of a step, canonically encoded."""
-    return hashlib.sha256(whole(came_out, encode).encode()).hexdigest()
+    return hashlib.sha256(encode_outcome(came_out, encode).encode()).hexdigest()
 
 
 def words(came_out: Step | Exception) -> tuple[str, ...]:
@@ -144,16 +144,16 @@ class Recorder:
     def taking(self, commit: int, now: Micros, looks: Looks, events: Sequence[Event], part: Part = WHOLE) -> None:
         """A step is about to be taken; `looks` is what the state asks of the policy before it."""
 
-    def taken(self, came_out: Step) -> None:
+    def note_taken(self, came_out: Step) -> None:
         """The step has this result, which is about to be committed."""
 
-    def adopted(self, committed: bool = True) -> None:
+    def note_adopted(self, committed: bool = True) -> None:
         """The step holds. `committed`: there was something to commit."""
 
     def undone(self) -> None:
         """The state is as it was before the step. Safe to repeat."""
 
-    def failed(self, fault: Exception) -> None:
+    def note_failed(self, fault: Exception) -> None:
         """The engine has ended by this."""
 
     def close(self) -> None:
@@ -191,16 +191,16 @@ class Recording(Recorder):
     def taking(self, commit: int, now: Micros, looks: Looks, events: Sequence[Event], part: Part = WHOLE) -> None:
         self._at_hand, self._part, self._came_out = (commit, now, *looks, tuple(events)), part, None
 
-    def taken(self, came_out: Step) -> None:
+    def note_taken(self, came_out: Step) -> None:
         self._came_out = came_out
 
-    def adopted(self, committed: bool = True) -> None:
+    def note_adopted(self, committed: bool = True) -> None:
         self._write("adopted" if committed else "unchanged")
 
     def undone(self) -> None:
         self._write("undone")
 
-    def failed(self, fault: Exception) -> None:
+    def note_failed(self, fault: Exception) -> None:
         """The engine ended by this. If it was in a step, that is worth taking again."""
         if self._came_out is None:
             self._came_out = fault
@@ -249,7 +249,7 @@ def _hiding(key: bytes) -> Callable[[Any], Any]:
     by trying; equal where the values are equal, since the engine compares specs."""
 
     @lru_cache(10_000)
-    def hidden(value: str) -> str:
+    def hide_value(value: str) -> str:
         return "digest:" + hashlib.blake2b(value.encode(errors="surrogatepass"), key=key, digest_size=16).hexdigest()
 
-    return lambda pairs: [(name, hidden(value)) for name, value in pairs]
+    return lambda pairs: [(name, hide_value(value)) for name, value in pairs]

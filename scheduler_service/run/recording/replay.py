@@ -22,7 +22,18 @@ from scheduler_service.policies.chosen_stages import order_of
 from scheduler_service.policies.stages import Stages
 from scheduler_service.randomness import Drawing
 from scheduler_service.run.recording.codec import CodecError, canonical, decode
-from scheduler_service.run.recording.record import FORMAT, End, Line, Row, Section, Stepped, SteppedInPart, digest, whole, words
+from scheduler_service.run.recording.record import (
+    FORMAT,
+    End,
+    Line,
+    Row,
+    Section,
+    Stepped,
+    SteppedInPart,
+    digest,
+    encode_outcome,
+    words,
+)
 
 StagesOf = Callable[[str, Mapping[str, Any]], Stages]
 """Makes the stages of a policy from its name and parameters."""
@@ -68,7 +79,7 @@ class Summary:
     torn: bool = False
     """The file ends within a line: it is being written, or its machine failed."""
 
-    def take(self, line: Line) -> None:
+    def count_line(self, line: Line) -> None:
         match line:
             case Section():
                 self.sections += 1
@@ -89,7 +100,7 @@ class Summary:
                 self.unended -= 1
 
 
-def read(path: Path, summary: Summary) -> Iterator[tuple[int, Line]]:
+def read_lines(path: Path, summary: Summary) -> Iterator[tuple[int, Line]]:
     """The lines with their numbers, each counted in the summary once it has been dealt with. Raises Unreadable, OSError."""
     last = None
     for number, text in _texts(path, summary):
@@ -109,7 +120,7 @@ def read(path: Path, summary: Summary) -> Iterator[tuple[int, Line]]:
         if number == 1 and not isinstance(line, Section):
             raise Unreadable(f"{path} does not begin as a recording does")
         yield number, line
-        summary.take(line)
+        summary.count_line(line)
     if not summary.sections:
         raise Unreadable(f"{path} is no recording, or nothing is recorded in it yet")
     summary.torn = summary.torn or last is not None
@@ -131,7 +142,7 @@ def replay(path: Path, stages_of: StagesOf, summary: Summary) -> Difference | No
     """Takes every step of the recording again, until something else comes out of one. Raises Unreadable, OSError."""
     for number, line, came_out in taken_again(path, stages_of, summary):
         if digest(came_out, _text) != line.digest:
-            return Difference(number, summary.sections, line, words(came_out), whole(came_out, _text))
+            return Difference(number, summary.sections, line, words(came_out), encode_outcome(came_out, _text))
     return None
 
 
@@ -141,7 +152,7 @@ def taken_again(path: Path, stages_of: StagesOf, summary: Summary) -> Iterator[t
     began: list[Row] = []
     state: State | None = None
     stages: Stages | None = None
-    for number, line in read(path, summary):
+    for number, line in read_lines(path, summary):
         match line:
             case Section():
                 section, began, state = line, [], None
@@ -152,7 +163,7 @@ def taken_again(path: Path, stages_of: StagesOf, summary: Summary) -> Iterator[t
                 if section is None or stages is None or (state is None and len(began) != section.rows):
                     raise Unreadable(f"{path}, line {number}: a step before all rows of its section")
                 state = state or _state(section, began, order_of(stages))
-                yield number, line, _again(state, stages.policy, line)
+                yield number, line, _take_again(state, stages.policy, line)
                 if line.outcome in ("adopted", "unchanged"):
                     state.adopt()
                 else:
@@ -174,7 +185,7 @@ def _key(key: Any, row: Any) -> Any:
     return getattr(row, "key", tuple(key) if isinstance(key, list) else key)
 
 
-def _again(state: State, policy: Policy, line: Stepped) -> Step | Exception:
+def _take_again(state: State, policy: Policy, line: Stepped) -> Step | Exception:
     """Takes the step, which the caller adopts or undoes."""
     state.pending.policies, state.pending.market = line.unsettled, line.board_changed
     part = line.part if isinstance(line, SteppedInPart) else WHOLE

@@ -34,7 +34,7 @@ EXCHANGE: dict[str, Source] = _LOT | {
 # -- records to rows: values in the order of the table's columns ----------------------------------------------------------
 
 
-def _whole(amount: Decimal | int | None) -> int | None:
+def _whole_number(amount: Decimal | int | None) -> int | None:
     return None if amount is None else int(amount)
 
 
@@ -52,7 +52,7 @@ def to_posting(values: Sequence[Any]) -> Posting:
         _to_lot(p),
         p.posted_us,
         p.expires_us,
-        _whole(p.bid),
+        _whole_number(p.bid),
         None if p.swap is None else Lot(*p.swap),
         PostingState(p.state),
         p.by_proxy,

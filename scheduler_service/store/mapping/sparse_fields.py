@@ -84,7 +84,7 @@ def _sampling(found: list[Any]) -> Sampling:
 
 def shared_pairs(found: list[Any]) -> tuple[tuple[str, str], ...]:
     """Pairs of names and values, such as of an environment."""
-    return _shared(_pairs(found)) if found else ()
+    return _intern_pairs(_pairs(found)) if found else ()
 
 
 def _launch_save(found: list[Any]) -> LaunchSave:
@@ -93,7 +93,7 @@ def _launch_save(found: list[Any]) -> LaunchSave:
 
 
 @lru_cache(4096)
-def _shared(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def _intern_pairs(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """One object for all jobs that have the same, which are many."""
     return found
 
@@ -150,12 +150,12 @@ def of_spec(spec: JobSpec) -> Record | None:
 
 def to_job(found: Mapping[str, Any] | None) -> Record:
     """Arguments of `Job`."""
-    return _read(found, _JOB)
+    return _read_fields(found, _JOB)
 
 
 def to_spec(found: Mapping[str, Any] | None) -> Record:
     """Arguments of `JobSpec`."""
-    return _read(found, _SPEC)
+    return _read_fields(found, _SPEC)
 
 
 def _write(row: object, seldom: tuple[_Field, ...]) -> Record | None:
@@ -163,7 +163,7 @@ def _write(row: object, seldom: tuple[_Field, ...]) -> Record | None:
     return {name: values[name] for name, usual, _ in seldom if values[name] != usual} or None
 
 
-def _read(found: Mapping[str, Any] | None, seldom: tuple[_Field, ...]) -> Record:
+def _read_fields(found: Mapping[str, Any] | None, seldom: tuple[_Field, ...]) -> Record:
     if not found:
         return {}
     return {name: back(found[name]) if back else found[name] for name, _, back in seldom if name in found}

@@ -33,7 +33,7 @@ class Past(NamedTuple):
     """How long its runs worked in all."""
 
 
-def past(conn: Connection, since_us: Micros, until_us: Micros) -> Iterator[Past]:
+def past_jobs(conn: Connection, since_us: Micros, until_us: Micros) -> Iterator[Past]:
     """The jobs that were submitted then and have ended, in the order of their ids; elements of arrays, and not the arrays.
 
     They are read page by page, each in a transaction of its own, so that a slow reader is no burden on the database.
@@ -43,7 +43,7 @@ def past(conn: Connection, since_us: Micros, until_us: Micros) -> Iterator[Past]
     while True:
         with reading(conn):
             page = [rows.to_job(row) for row in conn.execute(query.where(_job.c.id > last).order_by(_job.c.id).limit(PAGE))]
-            told = _told(conn, [job for job in page if job.spec.array is None])
+            told = _past_of(conn, [job for job in page if job.spec.array is None])
         yield from told
         if len(page) < PAGE:
             return
@@ -59,7 +59,7 @@ def count_live(conn: Connection, since_us: Micros, until_us: Micros) -> int:
         return int(conn.execute(query).scalar_one())
 
 
-def _told(conn: Connection, jobs: list[Job]) -> list[Past]:
+def _past_of(conn: Connection, jobs: list[Job]) -> list[Past]:
     worked: dict[int, Micros] = {}
     for job_id, began, stopped in conn.execute(_LAUNCHES.where(_run.c.job_id.in_([job.id for job in jobs]))):
         worked[job_id] = worked.get(job_id, 0) + max(stopped - began, 0)

@@ -193,7 +193,7 @@ def list_jobs(
     Live jobs and a virtual cluster's have an index. For a user's or a name's, jobs are read until there are enough: each
     further index would cost every submit.
     """
-    query = _chosen(_WITH_RUN, states, before_id, vc, user, name).order_by(_job.c.id.desc()).limit(limit)
+    query = _filter_jobs(_WITH_RUN, states, before_id, vc, user, name).order_by(_job.c.id.desc()).limit(limit)
     with reading(conn):
         return _with_tasks(conn, conn.execute(query).all())
 
@@ -208,12 +208,12 @@ def count_jobs(
     name: str = "",
 ) -> int:
     """How many jobs there are of those that `list_jobs` lists; `most` are counted at most."""
-    found = _chosen(select(_job.c.id), states, before_id, vc, user, name).limit(most).subquery()
+    found = _filter_jobs(select(_job.c.id), states, before_id, vc, user, name).limit(most).subquery()
     with reading(conn):
         return int(conn.execute(select(func.count()).select_from(found)).scalar_one())
 
 
-def _chosen(
+def _filter_jobs(
     query: Select[Any], states: Collection[JobState], before_id: int | None, vc: str, user: str, name: str
 ) -> Select[Any]:
     if states:
