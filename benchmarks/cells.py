@@ -198,7 +198,7 @@ class Cluster8:
 
 def _has(pool: Pool, slot: int, mask: int, devices: int, number: int) -> bool:
     """Whether so many leaves of these are idle, or (a level's number) a whole cell of them."""
-    idle = pool.idle(slot) & mask
+    idle = pool.idle_leaves(slot) & mask
     if number < 0:
         return idle.bit_count() >= devices
     whole = (1 << devices) - 1

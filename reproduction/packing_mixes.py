@@ -117,8 +117,8 @@ class Probing:
         lost = 0.0
         while (pair := next_pair(rest, self._known_pair, most=2)) is not None:
             one, other = pair
-            work, before = self._of.work[one.kind, other.kind], _does(len(kinds), packed)
-            during = _does(len(kinds), [*packed, work])
+            work, before = self._of.work[one.kind, other.kind], _work_of_device(len(kinds), packed)
+            during = _work_of_device(len(kinds), [*packed, work])
             seen = Fraction(work * self._rng.gauss(1, NOISE))
             paid = pays(Fraction(during / before) if self._rule == "group" else seen, self._gain)
             probes += 1
@@ -129,7 +129,7 @@ class Probing:
             else:
                 undone += 1
                 lost += (before - during) * PROBE_MIN
-        return Seen(_does(len(kinds), packed), probes, undone, lost)
+        return Seen(_work_of_device(len(kinds), packed), probes, undone, lost)
 
     def _all(self, mix: Mix) -> Seen:
         """Probe all devices together, like those of a server. The cost of a move is left out, and so is the time a job must
@@ -166,14 +166,14 @@ class Probing:
             seen = Fraction(work * self._rng.gauss(1, NOISE))
             probes += 1
             self._learnt[_key(mover, host)] = pays(seen, self._gain), round(seen * _PPM)
-            before = _does(jobs[at], packed[at])
+            before = _work_of_device(jobs[at], packed[at])
             if pays(seen, self._gain):
                 packed[at].append(work)
                 rest = [job for job in rest if job not in (mover, host)]
             else:
                 undone += 1
-                lost += (before - _does(jobs[at], [*packed[at], work])) * PROBE_MIN
-        work_now = sum(_does(count, some) for count, some in zip(jobs, packed, strict=True))
+                lost += (before - _work_of_device(jobs[at], [*packed[at], work])) * PROBE_MIN
+        work_now = sum(_work_of_device(count, some) for count, some in zip(jobs, packed, strict=True))
         return Seen(*(each / len(mix) for each in (work_now, probes, undone, lost, moves)))
 
     def _order(self, kind: str) -> int:
@@ -189,7 +189,7 @@ def _key(one: _Job, other: _Job) -> tuple[str, str]:
     return min(one.kind, other.kind), max(one.kind, other.kind)
 
 
-def _does(jobs: int, packed: Sequence[float]) -> float:
+def _work_of_device(jobs: int, packed: Sequence[float]) -> float:
     """The work of a device on which jobs take turns, with these pairs of them executing together."""
     rows = jobs - len(packed)
     return (sum(packed) + jobs - 2 * len(packed)) / rows
@@ -217,7 +217,7 @@ def best_of(of: Pairs, kinds: Sequence[str]) -> float:
             if work + does > 2:
                 graph.add_edge(one, other, weight=work + does - 2)
         pairs = nx.max_weight_matching(graph)
-        better = _does(len(kinds), [of.work[kinds[one], kinds[other]] for one, other in pairs])
+        better = _work_of_device(len(kinds), [of.work[kinds[one], kinds[other]] for one, other in pairs])
         if better <= does + 1e-9:
             return does
         does = better

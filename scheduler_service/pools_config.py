@@ -49,7 +49,7 @@ class PoolConfig(BaseModel):
 
     @field_validator("levels")
     @classmethod
-    def _distinct(cls, levels: list[LevelConfig]) -> list[LevelConfig]:
+    def _check_distinct(cls, levels: list[LevelConfig]) -> list[LevelConfig]:
         names = [level.name for level in levels]
         for name in names:
             if name in _RESERVED or names.count(name) > 1:

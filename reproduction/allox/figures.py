@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from reproduction.allox.plan import ALPHAS, ERRORS, OVERHEADS, SRPT, TITLES, Part, Point
 from reproduction.allox.published import PRINTED
-from reproduction.allox.tables import ALLOX, Measured, mean, varying
+from reproduction.allox.tables import ALLOX, Measured, mean, point_with
 from scheduler_service.sim.experiments.figures import COLOURS, lines, log_scale, sheet
 
 Curves = Mapping[Point, Mapping[str, Sequence[float]]]
@@ -108,7 +108,7 @@ def sensitivity_figure(measured: Measured, part: Part) -> Figure:
     figure, (axes,) = sheet()
     values = ERRORS if part == "errors" else OVERHEADS
     names = list(dict.fromkeys(point.policy for point in measured))
-    drawn = [(name, [mean(measured[varying(part, name, value)], "completion_s").mean for value in values]) for name in names]
+    drawn = [(name, [mean(measured[point_with(part, name, value)], "completion_s").mean for value in values]) for name in names]
     lines(axes, [(TITLES[name], [100 * value for value in values], times) for name, times in drawn])
     log_scale(axes)
     what = "deviation of the estimates" if part == "errors" else "time that profiling adds"

@@ -36,7 +36,7 @@ def mean_of(of: Sequence[Measures], configuration: int) -> float:
     return fmean(one.utilisation[configuration] for one in of)
 
 
-def less(of: Sequence[Measures], other: Sequence[Measures]) -> Estimate:
+def time_saved_share(of: Sequence[Measures], other: Sequence[Measures]) -> Estimate:
     """The share by which the first completion times are shorter, seed by seed."""
     return estimate([1 - mine.completion_s / theirs.completion_s for mine, theirs in zip(of, other, strict=True)])
 
@@ -63,7 +63,7 @@ def by_policy(measured: Measured, told: Callable[[Printed], float | None], note:
         ratio = None if printed is None or theirs is None else theirs / printed - 1
         cells = (
             interval_text(mean(of, "completion_s")),
-            "" if point == ALLOX else percent(_minus(less(mine, of))),
+            "" if point == ALLOX else percent(_negate(time_saved_share(mine, of))),
             number(printed),
             "-" if ratio is None or point == ALLOX else f"{100 * ratio:+.0f} %",
             interval_text(mean(of, "longest_s")),
@@ -75,7 +75,7 @@ def by_policy(measured: Measured, told: Callable[[Printed], float | None], note:
     return Table(name, heading, columns, tuple(rows), note)
 
 
-def _minus(of: Estimate) -> Estimate:
+def _negate(of: Estimate) -> Estimate:
     return of._replace(mean=-of.mean)
 
 
@@ -95,7 +95,7 @@ def experiment(measured: Measured, study: Study) -> Table:
         printed = PRINTED.get(point.policy, Printed()).experiment_s
         cells = (
             interval_text(mean(of, "completion_s")),
-            "" if point == ALLOX else percent(_minus(less(mine, of))),
+            "" if point == ALLOX else percent(_negate(time_saved_share(mine, of))),
             number(printed),
             "" if point == ALLOX else "-" if printed is None else f"{100 * (theirs / printed - 1):+.0f} %",
             *(f"{100 * mean_of(of, at):.0f} %" for at in (0, 1)),
@@ -137,14 +137,14 @@ def claims(measured: Measured) -> Table:
     rows = [
         (
             f"less than {TITLES[name]}",
-            (percent(less(measured[ALLOX], measured[Point(name)])), percent(Estimate(printed.less, None))),
+            (percent(time_saved_share(measured[ALLOX], measured[Point(name)])), percent(Estimate(printed.less, None))),
         )
         for name, printed in PRINTED.items()
         if printed.less is not None and name != SRPT
     ]
     bound = measured[Point(SRPT)]
-    rows.append(("more than SRPT", (percent(_minus(less(measured[ALLOX], bound))), "+30 %")))
-    of_all = percent(_minus(less(measured[OF_ALL_USERS], bound)))
+    rows.append(("more than SRPT", (percent(_negate(time_saved_share(measured[ALLOX], bound))), "+30 %")))
+    of_all = percent(_negate(time_saved_share(measured[OF_ALL_USERS], bound)))
     rows.append(("more than SRPT with alpha = 1", (of_all, percent(Estimate(IF_ALL_USERS, None)))))
     longest = [1 - a.longest_s / b.longest_s for a, b in zip(measured[ALLOX], bound, strict=True)]
     rows.append(("less than SRPT for the longest 1 %", (percent(estimate(longest)), "more than 0")))
@@ -167,7 +167,7 @@ def devices(measured: Measured, part: Part, jobs: int) -> Table:
             title(point),
             (
                 interval_text(mean(of, "completion_s")),
-                "" if point == ALLOX else percent(_minus(less(measured[ALLOX], of))),
+                "" if point == ALLOX else percent(_negate(time_saved_share(measured[ALLOX], of))),
                 interval_text(mean(of, "median_s")),
                 interval_text(mean(of, "longest_s")),
                 interval_text(mean(of, "disparity")),
@@ -206,7 +206,7 @@ def by_alpha(measured: Measured, seeds: int) -> Table:
             f"AlloX, alpha = {point.alpha:g}" if point.policy == "allox" else TITLES[point.policy],
             (
                 interval_text(mean(of, "completion_s")),
-                "" if point.policy == SRPT else percent(_minus(less(of, srpt))),
+                "" if point.policy == SRPT else percent(_negate(time_saved_share(of, srpt))),
                 interval_text(mean(of, "disparity")),
                 interval_text(mean(of, "worst_user_s")),
             ),
@@ -227,11 +227,11 @@ def sensitivity_table(measured: Measured, part: Part, seeds: int) -> Table:
     )
     names = list(dict.fromkeys(point.policy for point in measured))
     rows = tuple(
-        (TITLES[name], tuple(interval_text(mean(measured[varying(part, name, value)], "completion_s")) for value in values))
+        (TITLES[name], tuple(interval_text(mean(measured[point_with(part, name, value)], "completion_s")) for value in values))
         for name in names
     )
     return Table(f"allox-{part}", title, tuple(f"{100 * value:g} %" for value in values), rows, f"{seeds} sets of jobs.")
 
 
-def varying(part: Part, name: str, value: float) -> Point:
+def point_with(part: Part, name: str, value: float) -> Point:
     return Point(name, error=value) if part == "errors" else Point(name, profiling=value)

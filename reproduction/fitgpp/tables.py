@@ -68,11 +68,11 @@ def _rows(
     for point in points:
         title = point.policy.title
         if (theirs := printed.get(title)) is not None:
-            yield from _theirs(title, theirs)
+            yield from _paper_rows(title, theirs)
         yield f"{title}{': Ebb' if theirs else ''}", cells(groups[point])
 
 
-def _theirs(title: str, printed: Printed) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _paper_rows(title: str, printed: Printed) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield f"{title}: paper", _printed_cells(printed.paper)
     if printed.plain is not None:
         yield f"{title}: plain simulator", _printed_cells(printed.plain)
@@ -84,7 +84,7 @@ def _printed_cells(row: Row) -> tuple[str, ...]:
 
 def _headlines(groups: Groups) -> Iterator[tuple[str, tuple[str, ...]]]:
     names = ("trial.slowdown.p95", "best_effort.slowdown.p50", "best_effort.slowdown.p95")
-    yield from _theirs("FitGpp", HEADLINES)
+    yield from _paper_rows("FitGpp", HEADLINES)
     for policy in (FITGPP, SERVED):
         changes = (groups[Point(policy)].change(name, groups[Point(FIFO)]) for name in names)
         yield f"{policy.title}{': Ebb' if policy is FITGPP else ''}", tuple(estimate_text(change, 100) for change in changes)

@@ -57,11 +57,11 @@ def cases(seeds: Iterable[int], quick: bool) -> dict[tuple[str, str], dict[str, 
     for size in SIZES:
         for printed in SEARCHES[size.gpus][: 1 if quick else None]:
             workload = _workload(size, position=printed.position)
-            found[f"{size.gpus} GPUs", str(printed.position)] = _both(size, workload, every)
+            found[f"{size.gpus} GPUs", str(printed.position)] = _cases_of_both(size, workload, every)
     for accuracy, printed in () if quick else ACCURACIES.items():
         after = KNOWN_AFTER_MIN[accuracy] / WHOLE_MIN
         workload = _workload(LARGE, position=printed.position, found_after=after, **OF_LARGE)
-        found["accuracy", accuracy] = _both(LARGE, workload, every)
+        found["accuracy", accuracy] = _cases_of_both(LARGE, workload, every)
     return found
 
 
@@ -69,7 +69,7 @@ def _workload(size: Size, **more: float) -> GandivaSearch:
     return GandivaSearch(gpus=size.gpus, more=size.more, evaluation_min=size.evaluation_min, **more)  # type: ignore[arg-type]
 
 
-def _both(size: Size, workload: GandivaSearch, seeds: Sequence[int]) -> dict[str, list[Case]]:
+def _cases_of_both(size: Size, workload: GandivaSearch, seeds: Sequence[int]) -> dict[str, list[Case]]:
     best = {"exclusive": size.more, "live": LIVE * size.gpus}
     cluster, sharing = (servers(size.gpus // 4, "p40", 24),), Sharing(interference=False)
     ways = {

@@ -89,7 +89,7 @@ def gain_of_tenant(name: str, own: int, without: Use, exchanged: Use, traded: Wi
     regular, _ = exchanged.uses_of(name)
     span = float(end - begin)
     given_us, taken_us = balance(traded.gpus_of(traded.giver, name), traded.gpus_of(traded.taker, name), begin, end)
-    had_us = beyond(regular, own, begin, end)
+    had_us = use_beyond_own(regular, own, begin, end)
     return Gained(
         effective(gpus_in_use(before), own, begin, end),
         had_us * matched_share(given_us, taken_us) / (own * span),
@@ -113,7 +113,7 @@ def balance(given: Steps, taken: Steps, begin: Micros, end: Micros) -> tuple[flo
     return float(more.clip(0).sum()), float((-more).clip(0).sum())
 
 
-def beyond(regular: Uses, own: int, begin: Micros, end: Micros) -> float:
+def use_beyond_own(regular: Uses, own: int, begin: Micros, end: Micros) -> float:
     """GPU-microseconds in which a tenant's regular jobs used more cells than it owns."""
     gpus, nodes = gpus_in_use(regular), busy(regular)
     at = _moments(begin, end, gpus.at, nodes.at)

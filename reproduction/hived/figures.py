@@ -60,7 +60,7 @@ def fragmentation(days: Curve, curves: Curves) -> Figure:
     return figure
 
 
-def idle(days: Curve, shares: Mapping[str, Curves]) -> Figure:
+def draw_idle(days: Curve, shares: Mapping[str, Curves]) -> Figure:
     """Figure 10: cells that regular jobs leave unused for a minimum time."""
     figure, all_axes = sheet(1, len(shares))
     for (title, curves), axes in zip(shares.items(), all_axes, strict=True):

@@ -72,7 +72,7 @@ def scale_for(target: float, model: Hived, seed: int, quotas: Mapping[str, int],
         jobs = hived.jobs(model.model_copy(update={"scale": scale}), seed)
         return regular(jobs, model.span_days, quotas, nodes)
 
-    return _sought(share, target, 0.1, 10, halvings)
+    return _search(share, target, 0.1, 10, halvings)
 
 
 def fit_tenants(seeds: Sequence[int], model: Hived = PAPERS, halvings: int = HALVINGS) -> dict[str, Tenant]:
@@ -96,15 +96,15 @@ def _fit_tenant(name: str, tenant: Tenant, seeds: Sequence[int], model: Hived, h
     def fluctuation(swing: float) -> float:
         return float(np.mean([shape.fluctuation(balanced) for shape in shapes(swing)]))
 
-    swing = _sought(fluctuation, BALANCED[name].fluctuation, *SWINGS, halvings)
+    swing = _search(fluctuation, BALANCED[name].fluctuation, *SWINGS, halvings)
     found, effective = shapes(swing), DEFAULT[name].effective / 100
     if tenant.nodes <= SMALL:
         return tenant._replace(load=effective, swing=swing)
-    load = _sought(lambda load: float(np.mean([s.share_used(load) for s in found])), effective, 0.01, 5, 20)
+    load = _search(lambda load: float(np.mean([s.share_used(load) for s in found])), effective, 0.01, 5, 20)
     return tenant._replace(load=load, swing=swing)
 
 
-def _sought(rising: Callable[[float], float], target: float, low: float, high: float, halvings: int) -> float:
+def _search(rising: Callable[[float], float], target: float, low: float, high: float, halvings: int) -> float:
     """Find where an increasing function reaches the target; if it never does, return the nearer end."""
     for _ in range(halvings):
         middle = (low + high) / 2

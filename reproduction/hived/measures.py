@@ -115,7 +115,7 @@ def fragmentation(uses: Uses, nodes: int, edges: Floats) -> Floats:
     return busy(uses).means(edges) / nodes
 
 
-def idle(uses: Uses, nodes: int, begin: Micros, end: Micros, at_least_us: Micros) -> Steps:
+def idle_nodes(uses: Uses, nodes: int, begin: Micros, end: Micros, at_least_us: Micros) -> Steps:
     """The number of nodes that are in a period of at least this length without use by a regular job (figure 10)."""
     since, until, node = _busy_times(uses)
     never = np.setdiff1d(np.arange(1, nodes + 1), node)

@@ -52,7 +52,7 @@ class Waits(NamedTuple):
         """The number of jobs that queued longer than in the private cluster."""
         return int((self.over > 0).sum())
 
-    def most(self) -> float:
+    def worst_window(self) -> float:
         """The maximum over 12-hour windows of the mean extra queueing time of their jobs, in minutes."""
         if not len(self.submit):
             return 0.0
@@ -116,7 +116,7 @@ def _schedulers(seen: Seen, study: Study) -> Table:
         if way != "private":
             compared = [
                 number(_typical(samples)),
-                number(max(sample.of_tenant(TENANT).most() for sample in samples)),
+                number(max(sample.of_tenant(TENANT).worst_window() for sample in samples)),
                 f"{own.longer():,} of {len(own.submit):,}",
                 f"{every.longer():,} of {len(every.submit):,}",
                 number(max(float(every.over.max()), 0.0) / MINUTE_US),
@@ -147,7 +147,7 @@ COLUMNS = (
 
 
 def _typical(samples: Sequence[Waits], tenant: str = TENANT) -> float:
-    return float(np.mean([sample.of_tenant(tenant).most() for sample in samples]))
+    return float(np.mean([sample.of_tenant(tenant).worst_window() for sample in samples]))
 
 
 def _minutes(times_us: Ints) -> float | None:

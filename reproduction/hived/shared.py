@@ -37,7 +37,7 @@ class Late(NamedTuple):
     """The part of the excess in which it was the first to wait, and the tenant had cells for it."""
 
 
-def late(it: Seen, private: Seen, nodes: Mapping[str, int]) -> Late:
+def compare_with_private(it: Seen, private: Seen, nodes: Mapping[str, int]) -> Late:
     """Compare a setting with private clusters. `nodes`: how many each tenant owns."""
     over = hived_measures.excess(it.history, it.delays, private.history, private.delays)
     gpus = {name: NODE_GPUS * count for name, count in nodes.items()}
@@ -46,8 +46,8 @@ def late(it: Seen, private: Seen, nodes: Mapping[str, int]) -> Late:
     return Late(over, hived_measures.anomalies(over, quota), hived_measures.anomalies(over, cells))
 
 
-def _late(setting: Setting, known: Known) -> Late:
-    return late(known[setting], known[setting.private], setting.quotas())
+def _compare_with_private(setting: Setting, known: Known) -> Late:
+    return compare_with_private(known[setting], known[setting.private], setting.quotas())
 
 
 def table_row(it: Seen, of: Late | None, by_cells: bool, tenants: Iterable[str] = ()) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def _sharing(known: Known, study: Study) -> Table:
             _title(setting),
             table_row(
                 it,
-                None if setting.scheme == "private" else _late(setting, known),
+                None if setting.scheme == "private" else _compare_with_private(setting, known),
                 setting.scheme in ("cells", "static") and setting.assignment == "default",
                 tenants,
             ),
@@ -150,7 +150,7 @@ def _busy(seen: Known) -> dict[str, float]:
     for nodes, suffix in ((hived.NODES, ""), (LOADED_NODES, "-loaded")):
         quota, cells = Setting(nodes, "quota"), Setting(nodes)
         if quota in seen:
-            of_quota = _late(quota, seen)
+            of_quota = _compare_with_private(quota, seen)
             it = seen[quota]
             codes, names = it.history.vcs
             of = codes == names.index("prod-a")
@@ -164,7 +164,7 @@ def _busy(seen: Known) -> dict[str, float]:
                 frag = hived_measures.fragmentation(it.uses, it.nodes, it.edges())
                 ours["fragmentation"] = 100 * float(frag.max())
         if cells in seen:
-            ours["hived-jobs"] = ours.get("hived-jobs", 0) + _jobs(seen[cells], _late(cells, seen).with_cells)
+            ours["hived-jobs"] = ours.get("hived-jobs", 0) + _jobs(seen[cells], _compare_with_private(cells, seen).with_cells)
     return ours
 
 
@@ -215,8 +215,8 @@ def sharing_figures(parts: Iterable[str], seen: Known, folder: Path) -> dict[str
             titles[name] = "Fragmentation with cells of every level, and of nodes alone"
         elif part == "figure-10":
             edges = seen[Setting()].edges()
-            shares = {f"idle for {hours} hours": _idle(seen, FIGURES[part], edges, hours) for hours in (10, 100)}
-            save(hived_figures.idle(days(edges), shares), folder, name)
+            shares = {f"idle for {hours} hours": _idle_shares(seen, FIGURES[part], edges, hours) for hours in (10, 100)}
+            save(hived_figures.draw_idle(days(edges), shares), folder, name)
             titles[name] = "Nodes that regular jobs leave idle for long"
     return titles
 
@@ -258,10 +258,10 @@ def _delay(it: Seen, tenant: str, at: Floats) -> list[float]:
     return curve
 
 
-def _idle(seen: Known, settings: Iterable[Setting], edges: Floats, hours: int) -> dict[str, list[float]]:
+def _idle_shares(seen: Known, settings: Iterable[Setting], edges: Floats, hours: int) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for setting in settings:
         it = seen[setting]
-        steps = hived_measures.idle(it.uses, it.nodes, int(edges[0]), int(edges[-1]), hours * 3_600_000_000)
+        steps = hived_measures.idle_nodes(it.uses, it.nodes, int(edges[0]), int(edges[-1]), hours * 3_600_000_000)
         found[TITLES[setting.scheme]] = (steps.means(edges) / it.nodes).tolist()
     return found

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from reproduction.hived.measures import NODE_GPUS
 from reproduction.hived.plan import POOL, Scheme, case_of, separate_pools, tenant
-from reproduction.hived.shared import COLUMNS, LATE, TITLES, late, table_row
+from reproduction.hived.shared import COLUMNS, LATE, TITLES, compare_with_private, table_row
 from reproduction.hived.simulated import see
 from reproduction.studies import Simulated, Table
 from scheduler_service.core.model.values import SECOND
@@ -109,7 +109,9 @@ def left_out(jobs: int) -> str:
 def trace_table(of: Cut, cases: Mapping[Scheme, Case], found: Simulated) -> Table:
     seen = {scheme: see([case], found) for scheme, case in cases.items()}
     shown = {
-        scheme: table_row(it, None if scheme == "private" else late(it, seen["private"], of.quotas), scheme != "quota")
+        scheme: table_row(
+            it, None if scheme == "private" else compare_with_private(it, seen["private"], of.quotas), scheme != "quota"
+        )
         for scheme, it in seen.items()
     }
     note = (

@@ -48,7 +48,7 @@ def history(since: datetime | None, until: datetime | None, output: Path | None,
     with connection(database, require_used("it has no jobs"), new=False) as conn:
         never = 0
 
-        def ran() -> Iterator["SimJob"]:
+        def jobs_that_ran() -> Iterator["SimJob"]:
             nonlocal never
             for each in past_jobs(conn, since_us, until_us):
                 if each.worked_us:
@@ -57,7 +57,9 @@ def history(since: datetime | None, until: datetime | None, output: Path | None,
                     never += 1
 
         try:
-            count = workloads.write_to(sys.stdout, ran()) if output is None else workloads.write(ran(), output)
+            count = (
+                workloads.write_to(sys.stdout, jobs_that_ran()) if output is None else workloads.write(jobs_that_ran(), output)
+            )
         except OSError as error:
             raise CommandError(f"{output or 'standard output'} cannot be written: {error.strerror}") from None
         live = count_live(conn, since_us, until_us)

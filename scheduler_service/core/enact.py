@@ -59,7 +59,7 @@ from scheduler_service.core.model.configurations import chosen_configuration
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
-from scheduler_service.core.model.values import Micros, fits, least, mask_of, sub
+from scheduler_service.core.model.values import Micros, fits, mask_of, minimum, sub
 from scheduler_service.core.operations.migrating import give_way, migrate_for_policy
 from scheduler_service.core.operations.parking import park_for_policy, unpark_for_policy
 from scheduler_service.core.operations.samples import skip_samples
@@ -168,7 +168,7 @@ def _earmark(state: State, action: AddEarmark, now: Micros) -> None:
             raise PlanRefused(f"run {key} is not leaving node {action.node}")
         require(bool(action.devices) or not state.holds_faulty(run), f"run {key} leaves a faulty device behind")
         leaving.append(run)
-    kept = least(action.want, state.free_resources.free(action.node))
+    kept = minimum(action.want, state.free_resources.free(action.node))
     if action.devices:
         kept = with_share(action.want, *_idle_of(state, job, action))  # each named device is idle, or a victim's
     else:

@@ -16,7 +16,7 @@ from scheduler_service.core.messages import WHOLE, Event, Order, Part, Plan, Rep
 from scheduler_service.core.model import Reason, Run
 from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.observe import observe, overdue
+from scheduler_service.core.observe import act_on_deadlines, observe
 from scheduler_service.core.operations.resuming import resume_waiting
 from scheduler_service.core.state.state import State
 
@@ -44,7 +44,7 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
     for event in events:  # a comprehension would be a function of its own, made at each step
         replies.append(_take_event(state, event, now))
     if state.deadlines:
-        overdue(state, now, part.deadlines)
+        act_on_deadlines(state, now, part.deadlines)
     if state.waiting_operations:
         resume_waiting(state, now, part.resumes)
     refused: list[str] = []

@@ -111,7 +111,7 @@ _STARTED = EventKind.STARTED
 # ---- time --------------------------------------------------------------------------------------------------------------
 
 
-def overdue(state: State, now: Micros, chosen: Sequence[Due] | None = None) -> None:
+def act_on_deadlines(state: State, now: Micros, chosen: Sequence[Due] | None = None) -> None:
     """Acts on every deadline of the state that has passed, or on the chosen ones. Each action clears its own deadline."""
     if chosen is not None:
         for deadline in chosen:

@@ -151,7 +151,7 @@ def _limits(settings: Settings) -> list[int]:
     return [round(limit * SECOND) for limit in (settings.threshold, settings.second_threshold) if limit]
 
 
-def about(state: State, job: Job, settings: Settings) -> str:
+def describe_queue(state: State, job: Job, settings: Settings) -> str:
     """For people: the queue of a job, and why it is in it."""
     of = _service(job, state.memos.rows.get((NAME, ORDER.subject(job))))
     received = (attained_service(state, job) - of.forgotten) / SECOND
@@ -183,5 +183,5 @@ def stages(options: Options) -> Stages:
         ORDER,
         victims,
         remember=remember_job,
-        about=lambda state, job: about(state, job, settings),
+        about=lambda state, job: describe_queue(state, job, settings),
     )

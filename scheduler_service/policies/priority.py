@@ -20,10 +20,10 @@ def lowest_first(_state: State, _job: Job, able: Sequence[Job], _rng: Rng) -> Ra
     return Ranked(sorted(able, key=lambda job: (job.priority, -job.id)))
 
 
-def _nobody(_state: State, _job: Job, _rng: Rng) -> Plan | None:
+def _preempt_nobody(_state: State, _job: Job, _rng: Rng) -> Plan | None:
     """A site without virtual clusters preempts for trials alone."""
     return None
 
 
 def stages(_options: Options) -> Stages:
-    return Stages(fifo, QueueOrder(claim=Claim.PRIORITY), Victims(_nobody, lowest_first))
+    return Stages(fifo, QueueOrder(claim=Claim.PRIORITY), Victims(_preempt_nobody, lowest_first))

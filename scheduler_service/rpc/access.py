@@ -112,7 +112,7 @@ class Access:
                 if method.streams_requests and self._speaking < SPEAKING_AT_ONCE:
                     self._speaking += 1
                     try:
-                        await _spoken(request)
+                        await _await_first_message(request)
                     finally:
                         self._speaking -= 1
                 raise
@@ -183,7 +183,7 @@ class Access:
             )
 
 
-async def _spoken(requests: AsyncIterator[bytes]) -> None:
+async def _await_first_message(requests: AsyncIterator[bytes]) -> None:
     """Waits until a stream has sent its first message, whatever that is. A client in Python that is still writing when the
     stream ends is told by gRPC that this failed, and not the status (https://github.com/grpc/grpc/issues/36066)."""
     with suppress(TimeoutError):

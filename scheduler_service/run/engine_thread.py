@@ -197,7 +197,7 @@ class EngineThread:
 
     def _undo(self) -> None:
         self._state.undo()
-        self._recorder.undone()
+        self._recorder.note_undone()
 
     def _attempt(self, batch: Sequence[Waiting], part: Part, own: Sequence[Event] = ()) -> Tried:
         """Takes a step of the batch and of events of its own, and commits it. Callers whose request was done before are

@@ -156,7 +156,9 @@ class RefusedCommits:
         return skipped
 
     def _refuse(self, waiting: Waiting, refusal: CommitRefused) -> None:
-        log.error("commit refused, reference %s: %s; %s", refusal.reference, refusal, f"refused {_about(waiting.event)}")
+        log.error(
+            "commit refused, reference %s: %s; %s", refusal.reference, refusal, f"refused {_describe_event(waiting.event)}"
+        )
         self._tell(waiting, refusal)
 
     def _try_ever_fewer(
@@ -246,7 +248,7 @@ def _why_refused(what: str, refusal: CommitRefused) -> str:
     return f"the database refused {what}{rule}; it is {refusal.reference} in the scheduler's log"
 
 
-def _about(event: Event) -> str:
+def _describe_event(event: Event) -> str:
     """The event, for people; without what may be secret."""
     about = {name: getattr(event, name) for name in ("user", "job_id", "node", "name", "key") if hasattr(event, name)}
     return type(event).__name__ + "".join(f" {name}={value}" for name, value in about.items())

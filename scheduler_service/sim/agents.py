@@ -228,7 +228,7 @@ class Agents:
             elif isinstance(subject, Turn):
                 self.executing.end_turn(subject, at)
             elif isinstance(subject, Failure):
-                self._failures.happens(subject, at)
+                self._failures.kill_node(subject, at)
             else:
                 subject.up = subject.up or what is What.BACK
                 heard.append((what, subject))

@@ -30,7 +30,7 @@ class NodeFailures:
             raise BadSchedule(f"node {failure.node} dies at {failure.at_us / SECOND:g} s, which comes after later failures")
         self._agenda.push(failure.at_us, What.DIES, failure)
 
-    def happens(self, failure: Failure, at: Micros) -> None:
+    def kill_node(self, failure: Failure, at: Micros) -> None:
         """Let the node die, and add what follows from it to the agenda. Raises BadSchedule if it cannot die now."""
         number, _, back_us = failure
         if not (0 < number <= len(self._nodes) and self._nodes[number - 1].up):

@@ -158,7 +158,7 @@ class Searches:
             Search(one, seed + place, gandiva_shared.searching(model, place), model.begins_us)
             for place, one in enumerate(model.searches)
         ]
-        self._arrivals: list[Arrivals] = [Timed(gandiva_shared.others(model, seed)), *self.each]
+        self._arrivals: list[Arrivals] = [Timed(gandiva_shared.jobs_of_others(model, seed)), *self.each]
 
     def _is_over(self) -> bool:
         return all(search.found_us is not None for search in self.each)

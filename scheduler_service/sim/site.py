@@ -38,7 +38,7 @@ class Nodes(Model):
     )
 
     @model_validator(mode="after")
-    def _even(self) -> "Nodes":
+    def _check_even(self) -> "Nodes":
         if self.gpus % prod(fan for _, fan in self.tree):
             raise ValueError(f"{self.gpus} GPUs do not go evenly into {dict(self.tree)}")
         return self

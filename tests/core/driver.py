@@ -177,7 +177,7 @@ class Driver:
 
     def _check_rebuilt(self) -> None:
         """A state that is built from the rows alone is this one, and a leader would begin with it."""
-        rebuilt = self.state.rebuilt()
+        rebuilt = self.state.rebuild()
         wrong = _differ(self.state.snapshot(), rebuilt.snapshot())
         assert not wrong, f"an index does not follow from the rows: {wrong}"
         if self.state.pools is None and (first := head_of(self.state, dict.fromkeys(OWN_LANES, 0))) is not None:

@@ -11,7 +11,7 @@ from scheduler_service.core.exchange.transitions import (
     expire_if_due,
     prepare_posting,
     return_asked,
-    withdrawn,
+    withdraw_posting,
 )
 from scheduler_service.core.model.tenants.exchange import (
     Booking,
@@ -82,7 +82,7 @@ class Market:
         return posting.id
 
     def withdraw(self, posting: int) -> None:
-        self.postings[posting] = withdrawn(self.postings[posting])
+        self.postings[posting] = withdraw_posting(self.postings[posting])
 
     def make(self, deal: Deal) -> list[Exchange]:
         made = rows_of_deal(self.board, deal, len(self.exchanges) + 1)

@@ -14,7 +14,7 @@ from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import SECOND, WHOLE, mask_of
 from scheduler_service.core.sharing.changes import with_packed, with_sliced, with_weights
 from scheduler_service.core.sharing.equations import excess, parked_mib, time_share
-from scheduler_service.core.state.queue_keys import stands
+from scheduler_service.core.state.queue_keys import is_in_queue
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.gandiva.slicing.mates import outranks
 from scheduler_service.policies.gandiva.slicing.rows import units_of
@@ -46,7 +46,7 @@ def sharing_plan(state: State, pick: Pick) -> Plan | None:
 
 def _join(state: State, pick: Pick) -> Action | None:
     """A job that waits starts on devices that others hold, or on idle ones as a group that stays open."""
-    waiting = [job for job in state.jobs.rows.values() if stands(job) and job.spec.demand.devices]
+    waiting = [job for job in state.jobs.rows.values() if is_in_queue(job) and job.spec.demand.devices]
     if not waiting or not state.nodes.rows:
         return None
     job = pick(sorted(waiting, key=lambda job: job.id))

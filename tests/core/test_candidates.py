@@ -86,4 +86,4 @@ def test_a_run_costs_a_slot_only_if_somebody_asks_while_it_is_there() -> None:
     take(RunExited("n", "b", 3, second), adopt=False)
     assert state.candidates.snapshot() == {}
     state.undo()
-    assert state.candidates.snapshot() == state.rebuilt().candidates.snapshot() != {}
+    assert state.candidates.snapshot() == state.rebuild().candidates.snapshot() != {}

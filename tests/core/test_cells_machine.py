@@ -140,15 +140,15 @@ class Cells(RuleBasedStateMachine):
             leaf for level, cells in enumerate(pool.bound) for index in cells for leaf in leaves_of(pool.shape, level, index)
         }
         outside = {
-            slot: sum((slot, i) not in bound and pool.idle(slot) >> i & 1 for i in range(pool.shape.devices))
+            slot: sum((slot, i) not in bound and pool.idle_leaves(slot) >> i & 1 for i in range(pool.shape.devices))
             for slot in self.slots
         }
         if found is None:
-            assert all(pool.idle(slot).bit_count() < n for slot in self.slots)
+            assert all(pool.idle_leaves(slot).bit_count() < n for slot in self.slots)
             return
         slot, mask = found
         assert mask.bit_count() == n
-        assert mask & ~pool.idle(slot) == 0
+        assert mask & ~pool.idle_leaves(slot) == 0
         if any(count >= n for count in outside.values()):
             assert not any(mask >> i & 1 and (slot, i) in bound for i in range(pool.shape.devices))
             dirty = [count for at, count in outside.items() if count >= n and pool.held_leaves(at)[1]]
@@ -156,8 +156,8 @@ class Cells(RuleBasedStateMachine):
                 assert pool.held_leaves(slot)[1]
                 assert outside[slot] == min(dirty)
         else:
-            assert pool.idle(slot).bit_count() == min(
-                pool.idle(at).bit_count() for at in self.slots if pool.idle(at).bit_count() >= n
+            assert pool.idle_leaves(slot).bit_count() == min(
+                pool.idle_leaves(at).bit_count() for at in self.slots if pool.idle_leaves(at).bit_count() >= n
             )
         self.set_opportunistic(slot, pool.held_leaves(slot)[1] | mask)
 
@@ -202,7 +202,7 @@ class Cells(RuleBasedStateMachine):
 
     @invariant()
     def everything_follows_from_the_facts(self) -> None:
-        assert self.pool.rebuilt().snapshot() == self.pool.snapshot()
+        assert self.pool.rebuild().snapshot() == self.pool.snapshot()
 
     @invariant()
     def units_are_the_bound_leaves(self) -> None:
@@ -232,7 +232,7 @@ class Cells(RuleBasedStateMachine):
         if not hasattr(self, "pool"):
             return
         before = self.pool.snapshot()
-        again = self.pool.rebuilt()
+        again = self.pool.rebuild()
         for level, cells in enumerate(self.pool.bound):
             for index in list(cells):
                 self.unbind(level, index)

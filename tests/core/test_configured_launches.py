@@ -281,7 +281,7 @@ def test_the_state_made_of_the_rows_alone_goes_on_where_it_was() -> None:
     assert d.job(second).configuration == 1
     waits = d.submit(either(8, on_cpus(nodes=NodeSelector(excluded=("n1",)))))
     trial = d.trial(8)
-    again = d.state.rebuilt()
+    again = d.state.rebuild()
     assert again.snapshot() == d.state.snapshot()
     check(again)
     assert again.jobs.rows[second].launch_spec == d.job(second).launch_spec

@@ -117,7 +117,7 @@ def test_a_state_made_from_its_rows_goes_on_as_the_old_one() -> None:
     d.join()
     d.submit(devices=8)
     d.submit(devices=8)
-    other = d.state.rebuilt()
+    other = d.state.rebuild()
     event = d.exited(1)
     here = step(d.state, (event,), d.now, Random(0), fifo)
     there = step(other, (event,), d.now, Random(0), fifo)

@@ -118,7 +118,7 @@ def test_a_change_of_rows_makes_earlier_mini_batches_count_no_more() -> None:
 def test_measurements_end_with_the_run_and_a_new_leader_has_none_and_the_profile() -> None:
     d = desk()
     d.measure()
-    assert d.state.rebuilt().measured.rows  # what tests rebuild has them: they are undone with a step, as all rows are
+    assert d.state.rebuild().measured.rows  # what tests rebuild has them: they are undone with a step, as all rows are
     d.exit(1, yielded=True)
     assert not d.state.measured.rows
     assert d.profile() is not None

@@ -315,7 +315,7 @@ def test_a_new_leader_goes_on_in_each_phase() -> None:
     ]
     for act in steps:
         act()
-        d.state = d.state.rebuilt()
+        d.state = d.state.rebuild()
         for name in ("n1", "n2"):
             d.join(name, SMALL)
     assert (d.job(job).state, d.where(job).name) == (JobState.RUNNING, "n2")

@@ -287,4 +287,4 @@ def _happens(d: Driver, job: int, what: str) -> None:
     elif what == "cancel":
         d.cancel(job)
     else:  # which begins with what is durable
-        d.state = d.state.rebuilt()
+        d.state = d.state.rebuild()

@@ -41,7 +41,7 @@ def test_a_fault_and_the_loss_of_a_node_concern_all_members() -> None:
 
 def test_a_leader_goes_on_with_the_groups_that_it_finds() -> None:
     d = shared()
-    d.state = d.state.rebuilt()
+    d.state = d.state.rebuild()
     d.beside(lambda job: (row(1, 2), row(job)), 0, memory=9000)
     assert [len(r.runs) for r in d.group().rows] == [2, 1]
 

@@ -156,7 +156,7 @@ def test_the_node_that_joined_last_is_deleted() -> None:
     d.cancel(jobs[1])
     d.start(others[1])
     assert {d.where(job).name for job in (jobs[0], *others)} == {"a100"}
-    assert d.state.rebuilt().snapshot() == d.state.snapshot()
+    assert d.state.rebuild().snapshot() == d.state.snapshot()
     refused = d.reply(Submitted("ann", "", asks("A100", 40_961)))
     assert isinstance(refused, FailedPrecondition)
 

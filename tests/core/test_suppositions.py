@@ -53,7 +53,7 @@ def as_before(state: State) -> Iterator[None]:
     before, noted = state.snapshot(), unsaved(state)
     yield
     assert unsaved(state) == noted
-    assert state.snapshot() == before == state.rebuilt().snapshot()
+    assert state.snapshot() == before == state.rebuild().snapshot()
 
 
 @pytest.mark.parametrize("flags", list(product((False, True), repeat=4)))

@@ -150,7 +150,7 @@ def resized(phase: OperationPhase) -> tuple[Driver, int]:
 @pytest.mark.parametrize("what", ["cancel", "suspend", "requeue", "killed node", "failure"])
 def test_whatever_ends_a_resize_in_any_phase_leaves_no_row(phase: OperationPhase, what: str) -> None:
     d, job = resized(phase)
-    d.state = d.state.rebuilt()  # a new leader goes on from the phase that it finds
+    d.state = d.state.rebuild()  # a new leader goes on from the phase that it finds
     assert stands(d, job) == (RESIZE, phase)
     match what:
         case "cancel":
@@ -255,7 +255,7 @@ def test_suspensions_and_resizes_in_any_order_leave_rows_that_hold(seed: int) ->
             case "resume":
                 d.reply(ResumeRequested(job))
             case "leader":
-                d.state = d.state.rebuilt()
+                d.state = d.state.rebuild()
             case _ if runs:
                 run = random.choice(sorted(runs, key=lambda run: run.task))
                 if run.stop_reason is not None:

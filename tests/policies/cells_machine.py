@@ -327,7 +327,7 @@ class CellsMachine(RuleBasedStateMachine):
                             leave(state, run)
             for key in data.draw(_some_of(sorted(state.bindings.rows))):
                 state.put(state.bindings, key, None)
-            assert state.snapshot() == state.rebuilt().snapshot()
+            assert state.snapshot() == state.rebuild().snapshot()
         assert unsaved(state) == noted
         assert state.snapshot() == before
 

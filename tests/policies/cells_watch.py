@@ -196,7 +196,7 @@ class Watched(Tenants):
         assert pools is not None
         for job in jobs:
             for one, (name, owner) in ways(pools, row, job):
-                empty = pools.pools[name].rebuilt()
+                empty = pools.pools[name].rebuild()
                 for slot in range(100):
                     empty.set_opportunistic(slot, 0)
                 wanted = requested_cells(one.spec, empty.shape, pools.share(name))

@@ -154,7 +154,7 @@ class ExchangeMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.t.state = self.t.state.rebuilt()
+        self.t.state = self.t.state.rebuild()
 
     # ---- the end -------------------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ class Restarts(Tenants):
             if change.table == "run":
                 self.runs[change.key] = change.new
         state.adopt()
-        self.state, self.policy, self.renamed = state.rebuilt(), policy, renamed
+        self.state, self.policy, self.renamed = state.rebuild(), policy, renamed
         repair_at_startup(state)
         assert not net(state.journal.entries), "what was put right is right"
 

@@ -349,7 +349,7 @@ def test_a_new_leader_goes_on_where_samples_are() -> None:
     (job,) = submit(d, unknown())
     d.start(job)
     read(d, job, 10, 10)
-    d.state = d.state.rebuilt()
+    d.state = d.state.rebuild()
     read(d, job, 20, 20)
     d.step(after=60)
     assert (d.job(job).state, estimated(d, job)[0]) == (STOPPING, 1000)

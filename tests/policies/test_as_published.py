@@ -140,7 +140,7 @@ def test_a_plan_with_gangs_can_be_carried_out(state: State, needs: list[Vector],
     before = state.savepoint()
     assert enact(state, plan, 0) is None
     check(state)
-    assert state.snapshot() == state.rebuilt().snapshot()
+    assert state.snapshot() == state.rebuild().snapshot()
     state.undo(before)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler_service.core.messages import FaultsSeen, FenceRequested, KnownRun, NodeSeen
 from scheduler_service.core.model import JobState, NodeState, Reason, RunPhase
-from scheduler_service.core.state.queue_keys import stands
+from scheduler_service.core.state.queue_keys import is_in_queue
 from scheduler_service.sim.policies.by_count import by_count
 from scheduler_service.sim.policies.quota import place
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory
@@ -181,7 +181,7 @@ def _checked(tenants: Tenants, quotas: dict[str, int], overflows: bool) -> None:
     assert all(used[name] <= quota for name, quota in quotas.items())
     assert Counter(tenants.owned().values()) == +used
     free = [mask.bit_count() for node, mask in sorted(state.idle_devices.items()) if state.free_resources.is_open(node)]
-    waiting = (job for job in state.jobs.rows.values() if stands(job) and job.id not in state.earmarks_of)
+    waiting = (job for job in state.jobs.rows.values() if is_in_queue(job) and job.id not in state.earmarks_of)
     first = {job.spec.vc: job for job in sorted(waiting, key=lambda job: state.queue_key(job) or (), reverse=True)}
     for job in first.values():
         room = place([demand.devices for demand in job.spec.tasks()], free) is not None

@@ -222,13 +222,13 @@ def test_a_whole_idle_cell_is_found_without_a_look_at_every_node(monkeypatch: py
     tenants = Tenants(dict.fromkeys((f"n{i}" for i in range(12)), "FOUR"))
     tenants.vc("A", ("four-2x2", "node", 1))
     looked: list[int] = []
-    idle = Pool.idle
+    idle = Pool.idle_leaves
 
     def counted(pool: Pool, slot: int) -> int:
         looked.append(slot)
         return idle(pool, slot)
 
-    monkeypatch.setattr(Pool, "idle", counted)
+    monkeypatch.setattr(Pool, "idle_leaves", counted)
     job = tenants.ask("A", 2, guarantee=OPPORTUNISTIC, levels=("switch",))
     assert tenants.at(job) == ["n11[0..1]"]
     assert not looked

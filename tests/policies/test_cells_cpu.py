@@ -91,7 +91,7 @@ def test_what_is_kept_of_cpus_is_what_has_become_free_of_them() -> None:
     assert earmark is not None
     assert earmark.kept == Vector(2000, 512)
     assert tenants.free("one") == Vector(0, 4096 - 1024 - 512)
-    tenants.state = tenants.state.rebuilt()
+    tenants.state = tenants.state.rebuild()
     tenants.leave(second)
     assert tenants.at(owner) == ["one[0..3]"]
 

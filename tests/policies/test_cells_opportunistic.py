@@ -39,7 +39,7 @@ def test_an_opportunistic_trial_has_the_cheapest_of_its_own_opportunistic_jobs_p
     assert leaving(tenants, long, short, others) == [short]
     assert tenants.waits(trial) is Reason.WAITING_FOR_VICTIMS
     places = tenants.at(short)
-    tenants.state = tenants.state.rebuilt()
+    tenants.state = tenants.state.rebuild()
     tenants.leave(short)
     assert tenants.at(trial) == places
     assert not tenants.guaranteed(trial)

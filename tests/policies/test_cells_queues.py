@@ -193,7 +193,7 @@ def test_queues_follow_a_pin_that_is_added_while_somebody_waits() -> None:
     t.ask("A", 4, pool=FOURS)
     waits = t.ask("A", 4, pool=FOURS)
     t.step(VcRequested("A", False, pins=(Pin("mine", FOURS, "node", t.node("f1").id),)))
-    t.state = t.state.rebuilt()
+    t.state = t.state.rebuild()
     assert runs(t, t.ask("A", 4, pin="mine"))
     assert t.waits(waits) is Reason.BEYOND_QUOTA
 

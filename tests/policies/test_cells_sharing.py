@@ -10,7 +10,7 @@ from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.sharing import Row, ShareGroup
 from scheduler_service.core.model.tenants.virtual_clusters import VcPolicy
 from scheduler_service.core.model.values import SECOND
-from scheduler_service.core.state.queue_keys import stands
+from scheduler_service.core.state.queue_keys import is_in_queue
 from scheduler_service.core.state.state import State
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, request
 
@@ -36,7 +36,7 @@ def beside(
     usual = tenants.policy
 
     def policy(state: State, rng: Rng) -> Proposals:
-        if job in state.jobs.rows and stands(state.jobs.rows[job]):
+        if job in state.jobs.rows and is_in_queue(state.jobs.rows[job]):
             assert (yield plan) is None
         yield from usual(state, rng)
 

@@ -255,7 +255,7 @@ def test_a_restart_at_any_time_changes_nothing() -> None:
         jobs = [t.ask("B", 4) for _ in range(3)]
         for hour in range(12):
             if restarts:
-                t.state = t.state.rebuilt()
+                t.state = t.state.rebuild()
             t.until(hour)
             seen.append(([t.owns(name) for name in "ABC"], [t.job(job).state for job in jobs], t.hours()))
         return seen, t.hours()

@@ -258,10 +258,10 @@ def test_a_new_leader_goes_on() -> None:
     while not d.state.operation_of:
         d.step(after=60)
         d.measure({job: 210 for job in (1, 5) if d.rows_of(1) == [[1, 5]]}, after=1)
-    d.state = d.state.rebuilt()
+    d.state = d.state.rebuild()
     for job in sorted(d.state.operation_of):
         arrives(d, job)
-    d.state = d.state.rebuilt()
+    d.state = d.state.rebuild()
     d.minutes(5, slow)
     assert d.rows_of(2) == [[2, 3]]
 

@@ -199,7 +199,7 @@ def test_a_new_leader_judges_the_probe_that_the_last_one_began() -> None:
     before = placement(d)
     d.profile({a: ALONE, b: ALONE})
     until_packed(d, a, b)
-    d.state = d.state.rebuilt()
+    d.state = d.state.rebuild()
     d.state.measured.rows.clear()  # which no database has
     told = rounds(d, {a: 300, b: 300}, 3)
     assert "packing is undone" in told[0]

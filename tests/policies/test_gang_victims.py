@@ -201,7 +201,7 @@ def test_the_plan_can_be_carried_out(state: State, needs: list[Vector], seed: in
     before = state.savepoint()
     assert enact(state, plan, 0) is None
     check(state)
-    assert state.snapshot() == state.rebuilt().snapshot()
+    assert state.snapshot() == state.rebuild().snapshot()
     state.undo(before)
 
 

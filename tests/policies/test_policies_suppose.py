@@ -41,12 +41,12 @@ QUESTIONS: Mapping[type, set[str]] = {
             "healthy",
             "held_leaves",
             "holds",
-            "idle",
+            "idle_leaves",
             "idle_sizes",
             "last_whole",
             "leaves",
             "opportunistic",
-            "rebuilt",
+            "rebuild",
             "safe_to_split",
         ),
         *("shortfall", "snapshot", "unit_from", "unit_sizes", "units", "units_at", "visited_nodes"),
@@ -65,7 +65,7 @@ QUESTIONS: Mapping[type, set[str]] = {
     },
     FreeResources: {
         *("any_device_beside", "any_open", "capacities", "capacity_of", "could_ever_fit", "could_ever_fit_all", "first_fit"),
-        *("fitting", "free", "having", "is_open", "keeping", "offered_resources", "shapes", "snapshot", "total_cpu"),
+        *("fitting", "free", "nodes_with_free", "is_open", "keeping", "offered_resources", "shapes", "snapshot", "total_cpu"),
     },
     IdleGroups: {"best_first", "snapshot", "tree"},
 }

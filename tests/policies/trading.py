@@ -122,7 +122,7 @@ class Traders(Tenants):
 
     def restarted(self) -> None:
         """As after a restart: from the rows alone."""
-        self.state = self.state.rebuilt()
+        self.state = self.state.rebuild()
 
 
 def reason(answer: Any) -> str:

@@ -160,7 +160,7 @@ def test_nodes_that_stay_idle_so_long(seed: int) -> None:
                 for moment in range(at, free):
                     expected[moment] += 1
             at = max(free, at) + 1
-    assert moments(m.idle(m.uses(h, runs), NODES, begin, end, least)) == expected
+    assert moments(m.idle_nodes(m.uses(h, runs), NODES, begin, end, least)) == expected
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -223,7 +223,7 @@ def test_a_job_that_never_starts_waits_to_the_end_and_uses_nothing() -> None:
     assert m.delays(h, jobs).tolist() == [37, 2]
     assert len(m.uses(h, runs).node) == 1
     nobody, _, none = history([Job("a", 8, 3, [])])
-    assert moments(m.idle(m.uses(nobody, none), NODES, 0, END, 10)) == [NODES] * END
+    assert moments(m.idle_nodes(m.uses(nobody, none), NODES, 0, END, 10)) == [NODES] * END
 
 
 def test_a_moving_mean_is_of_the_jobs_that_came_in_the_window() -> None:

@@ -133,7 +133,7 @@ def test_figures_are_drawn(tmp_path: Path) -> None:
         "figure-7": hived_figures.sharing(hived_figures.Shared(days, {"prod-a": two, "prod-e": two}, two, two)),
         "figure-8": hived_figures.preemption(days, two, two),
         "figure-9": hived_figures.fragmentation(days, two),
-        "figure-10": hived_figures.idle(days, {"10 hours": two, "100 hours": two}),
+        "figure-10": hived_figures.draw_idle(days, {"10 hours": two, "100 hours": two}),
         "figure-11": hived_figures.draw_exchanged(days, {"res-e": two, "prod-c": two, "res-f": two}),
         "figure-12": hived_figures.usage(days, two),
     }

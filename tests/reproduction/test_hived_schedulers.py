@@ -73,17 +73,17 @@ def waits(hours: list[tuple[str, float, float]]) -> h.Waits:
 
 def test_what_is_above_the_private_cluster_is_a_mean_over_twelve_hours() -> None:
     of = waits([("a", 1, 3), ("a", 2, 1), ("a", 20, 2), ("b", 3, 50), ("a", 31, -4)])
-    assert of.of_tenant("a").most() == 180, "the first one alone"
-    assert waits([("a", 1, 1), ("a", 2, 3), ("a", 20, -8)]).most() == 120
-    assert waits([("a", 1, -1)]).most() == 0, "nobody queued longer"
-    assert of.of_tenant("c").most() == 0
+    assert of.of_tenant("a").worst_window() == 180, "the first one alone"
+    assert waits([("a", 1, 1), ("a", 2, 3), ("a", 20, -8)]).worst_window() == 120
+    assert waits([("a", 1, -1)]).worst_window() == 0, "nobody queued longer"
+    assert of.of_tenant("c").worst_window() == 0
     assert (of.longer(), of.of_tenant("a").longer()) == (4, 3)
 
 
 def test_samples_are_looked_at_together() -> None:
     both = h.combine_samples([waits([("a", 1, 3)]), waits([("a", 2, 1), ("b", 2, 0)])])
     assert Counter(both.tenant.tolist()) == {"a": 2, "b": 1}
-    assert both.of_tenant("a").most() == 180
+    assert both.of_tenant("a").worst_window() == 180
 
 
 def test_tables_and_the_figure_come_out_of_one_command(tmp_path: Path) -> None:

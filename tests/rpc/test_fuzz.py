@@ -155,7 +155,7 @@ def site(
     with Site(database_url, engine, request.param) as made:
         yield made
         made.ask(lambda state, *_: check(state))
-        assert made.ask(lambda state, *_: state.snapshot() == state.rebuilt().snapshot())
+        assert made.ask(lambda state, *_: state.snapshot() == state.rebuild().snapshot())
     assert [(r.levelname, r.getMessage()) for r in caplog.records if r.exc_info or r.levelname == "ERROR"] == []
     with Server(database_url, auth="token", virtual_clusters=request.param) as again:  # and it can be loaded
         assert again.backend.leading.epoch == 2

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from scheduler_service.core.allocation.bindings import give_back
 from scheduler_service.core.model import EarmarkPhase, EventKind, Reason, Run
 from scheduler_service.core.model.rows import with_changes
-from scheduler_service.core.model.values import Micros, Vector, add, least, sub
+from scheduler_service.core.model.values import Micros, Vector, add, minimum, sub
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -23,13 +23,13 @@ def fill_earmark(state: State, now: Micros, earmark_id: int, victim: Run, releas
         mask = earmark.mask
         kept = with_share(earmark.want, (mask & ~state.held_devices.get(earmark.node, 0)).bit_count(), mask.bit_count())
     else:
-        kept = add(earmark.kept, least(released, sub(earmark.want, earmark.kept)))
+        kept = add(earmark.kept, minimum(released, sub(earmark.want, earmark.kept)))
     victims = tuple(key for key in earmark.victims if key != victim.key)
     phase = earmark.phase if victims else EarmarkPhase.READY
     state.put(state.earmarks, earmark_id, with_changes(earmark, kept=kept, victims=victims, phase=phase))
     if not victims:
         start_earmark_clock(state, now, earmark.job_id)
-    return least(released, sub(kept, earmark.kept))
+    return minimum(released, sub(kept, earmark.kept))
 
 
 def with_share(want: Vector, count: int, of: int) -> Vector:

@@ -15,7 +15,7 @@ from scheduler_service.core.model.rows import make_row, with_changes
 from scheduler_service.core.model.values import WHOLE, Micros, Vector, fits, mask_of
 from scheduler_service.core.sharing.equations import limit_mib
 from scheduler_service.core.sharing.parts import first_row, memory_of, part_of
-from scheduler_service.core.state.queue_keys import stands, startable
+from scheduler_service.core.state.queue_keys import is_in_queue, startable
 from scheduler_service.core.state.resources.suitable_nodes import Suitable
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -26,7 +26,7 @@ _NONE, _PLACED = Reason.NONE, EventKind.PLACED
 
 def place(state: State, action: Place, now: Micros) -> None:
     job = state.jobs.rows.get(action.job_id)
-    if job is None or not stands(job):
+    if job is None or not is_in_queue(job):
         raise PlanRefused(f"job {action.job_id} does not stand in a queue")
     if action.configuration > len(job.spec.alternatives):
         raise PlanRefused(f"job {job.id} has no configuration {action.configuration}")

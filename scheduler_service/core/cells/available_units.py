@@ -82,7 +82,7 @@ class AvailableUnits:
                 if owner == self._owner and (slot, mask) not in listed:
                     yield slot, mask
 
-    def inside(self, domain: Domain) -> Iterator[tuple[int, Mask]]:
+    def parts_inside(self, domain: Domain) -> Iterator[tuple[int, Mask]]:
         """Slot and positions of the parts of units in the domain."""
         for slot in domain.slots:
             for mask, owner in self._pool.units_at(slot).items():

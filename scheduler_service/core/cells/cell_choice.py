@@ -82,7 +82,7 @@ def _parts(free: Free, spare: IdleIndex, outer: int, level: int) -> Iterator[lis
     shape = free.shape
     for _, index in map(used_and_index, free.lists[outer]):
         if outer <= shape.node:
-            yield _inside(free, outer, index, level)
+            yield _costs_inside(free, outer, index, level)
         elif level > shape.node:
             fan, used = shape.size(outer) // shape.size(level), free.used[level]
             yield sorted((used.get(cell, 0), cell) for cell in range(index * fan, (index + 1) * fan))
@@ -93,10 +93,10 @@ def _parts(free: Free, spare: IdleIndex, outer: int, level: int) -> Iterator[lis
             if clean is not None:
                 yield [(0, clean * (shape.devices // shape.size(level)))]
             for slot in slots:
-                yield _inside(free, shape.node, slot, level)
+                yield _costs_inside(free, shape.node, slot, level)
 
 
-def _inside(free: Free, outer: int, index: int, level: int) -> list[_Cost]:
+def _costs_inside(free: Free, outer: int, index: int, level: int) -> list[_Cost]:
     """The same for one free cell inside a node."""
     shape = free.shape
     nodes, cells = shape.devices // shape.size(outer), shape.devices // shape.size(level)
@@ -109,9 +109,9 @@ def opportunistic(free: Free, spare: IdleIndex, facts: Facts, n: int) -> tuple[i
     at the last address of the highest level of the free lists; else what is left of nodes. Inside bindings last."""
     if n < 1 or n > free.shape.devices:
         return None
-    slot = spare.dirty(n)
+    slot = spare.find_dirty(n)
     if slot is not None:
-        return _pick_on(free.shape, slot, facts[slot].idle() & ~facts[slot].bound, n)
+        return _pick_on(free.shape, slot, facts[slot].idle_leaves() & ~facts[slot].bound, n)
     for level in range(free.shape.top, -1, -1):
         if free.shape.size(level) < n:
             break
@@ -120,9 +120,9 @@ def opportunistic(free: Free, spare: IdleIndex, facts: Facts, n: int) -> tuple[i
             return found
     slot = spare.clean(n)
     if slot is not None:
-        return _pick_on(free.shape, slot, facts[slot].idle() & ~facts[slot].bound, n)
+        return _pick_on(free.shape, slot, facts[slot].idle_leaves() & ~facts[slot].bound, n)
     slot = spare.find_bound(n)
-    return None if slot is None else _pick_on(free.shape, slot, facts[slot].idle(), n)
+    return None if slot is None else _pick_on(free.shape, slot, facts[slot].idle_leaves(), n)
 
 
 def _at_level(free: Free, spare: IdleIndex, facts: Facts, level: int, n: int) -> tuple[int, Mask] | None:
@@ -136,13 +136,13 @@ def _at_level(free: Free, spare: IdleIndex, facts: Facts, level: int, n: int) ->
             _, index = used_and_index(cells[at])
             slot = spare.last_clean(range(index * fan, (index + 1) * fan))
             if slot is not None:
-                return _pick_on(shape, slot, facts[slot].idle(), n)
+                return _pick_on(shape, slot, facts[slot].idle_leaves(), n)
         return None
     at = bisect_left(cells, key_of(1, 0)) - 1
     if at < 0:
         return None
     slot, cell = divmod(cells[at], shape.devices // shape.size(level))  # none is used
-    return _pick_on(shape, slot, facts[slot].idle() & cell_mask(shape, level, cell), n)
+    return _pick_on(shape, slot, facts[slot].idle_leaves() & cell_mask(shape, level, cell), n)
 
 
 def _pick_on(shape: Shape, slot: int, idle: Mask, n: int) -> tuple[int, Mask] | None:
@@ -172,7 +172,7 @@ def partly_healthy(free: Free, facts: Facts, healthy: HealthyLeaves, level: int,
 
 def costs_nobody(free: Free, claims: list[int], now: Balance, level: int, index: int) -> bool:
     """Whether no more cells would be missing at any level if a free virtual cell were bound to this one, itself not free."""
-    lost = free.inside(level, index)
+    lost = free.count_inside(level, index)
     have = [count - gone for count, gone in zip(free.counts, lost, strict=True)]
     rest = [count - (at == level) for at, count in enumerate(claims)]
     then = balance(have, rest, free.shape.fan)

@@ -151,7 +151,7 @@ class Free:
             level += 1
         return level
 
-    def outer(self, level: int, index: int) -> int | None:
+    def outer_level(self, level: int, index: int) -> int | None:
         """The level of the free cell that this one is, or is inside of; None: it is not wholly open."""
         if level > self._node:
             slot, cell = index * (self.shape.size(level) // self.shape.devices), 0
@@ -164,7 +164,7 @@ class Free:
         mask = cell_mask(self.shape, level, cell)
         return None if mask & ~open_ else next(part.level for part in parts(self.shape, open_) if part.mask & mask)
 
-    def inside(self, level: int, index: int) -> list[int]:
+    def count_inside(self, level: int, index: int) -> list[int]:
         """How many free cells of each level are inside this cell, which is not itself inside one."""
         counts = [0] * len(self.shape.fan)
         if level < self._node:

@@ -172,14 +172,14 @@ class _Search:
                 if mask is not None:
                     yield slot, available, mask, None
         if domain is None:
-            for cell in self._fresh(need.leaves, 0, need):
-                for slot, available in self._inside(cell, need):
+            for cell in self._fresh_cells(need.leaves, 0, need):
+                for slot, available in self._parts_inside(cell, need):
                     mask = self._pick(slot, available, need)
                     if mask is not None:
                         yield slot, available, mask, cell
                         break
 
-    def _inside(self, cell: _Cell, need: Need) -> Iterator[tuple[int, Mask]]:
+    def _parts_inside(self, cell: _Cell, need: Need) -> Iterator[tuple[int, Mask]]:
         """Parts of an unbound cell that have enough leaves, by node; first the one where the fewest runs leave."""
         parts = self.pool.leaves(*cell)
         if len(parts) == 1:
@@ -215,7 +215,7 @@ class _Search:
 
     # ---- cells -----------------------------------------------------------------------------------------------------------
 
-    def _fresh(self, leaves: int, least: int, need: Need | None = None) -> Iterator[tuple[int, int]]:
+    def _fresh_cells(self, leaves: int, least: int, need: Need | None = None) -> Iterator[tuple[int, int]]:
         """Cells for its free virtual cells of this level or above that are large enough for something on one node, the smallest
         first; each may be bound and unbound while it is looked at. `need`: the task that it is for; None: it is for several."""
         pool = self.pool
@@ -254,14 +254,14 @@ class _Search:
             yield domain  # what it is inside already is no larger
             return
         found: dict[int, int] = {}
-        for slot, mask in self.units.all() if domain is None else self.units.inside(domain):
+        for slot, mask in self.units.all() if domain is None else self.units.parts_inside(domain):
             for index, inside in _cells_of(shape, level, slot, mask):
                 found[index] = found.get(index, 0) + self.units.available(slot, inside).bit_count()
         enough = sorted((count, index) for index, count in found.items() if count >= leaves)
         for _, index in enough:
             yield self._domain(level, index)
         if domain is None:
-            for outer, index in self._fresh(min(leaves, shape.devices), level):
+            for outer, index in self._fresh_cells(min(leaves, shape.devices), level):
                 fan = shape.size(outer) // shape.size(level)
                 for inner in (self._domain(level, i) for i in range(index * fan, (index + 1) * fan)):
                     if sum(self.units.available(slot, inner.mask).bit_count() for slot in inner.slots) >= leaves:

@@ -69,7 +69,7 @@ class IdleIndex:
                 sizes[new_count] += 1
         self.stale.clear()
 
-    def dirty(self, n: int) -> int | None:
+    def find_dirty(self, n: int) -> int | None:
         """The node with opportunistic work that has the fewest idle leaves outside bindings that suffice."""
         return self._tightest(0, n)
 

@@ -16,7 +16,7 @@ def find_idle(pool: Pool, request: RequestedCells) -> dict[int, tuple[int, Mask]
     before: dict[int, Mask] = {}
     placed: dict[int, tuple[int, Mask]] = {}
     try:
-        return placed if all(_idle(pool, part, placed, before) for part in request.parts) else None
+        return placed if all(_place_on_idle(pool, part, placed, before) for part in request.parts) else None
     finally:
         for slot, mask in before.items():
             pool.set_opportunistic(slot, mask)
@@ -26,12 +26,12 @@ def may_find(pool: Pool, request: RequestedCells, leaves: Mapping[int, Mask]) ->
     """Whether there could be room once these leaves, by slot, are idle, too. False: certainly not."""
     sizes = list(enumerate(pool.idle_sizes()))[1:]
     for slot, mask in leaves.items():
-        idle = pool.idle(slot)
+        idle = pool.idle_leaves(slot)
         sizes += [(idle.bit_count(), -1), ((idle | mask).bit_count(), 1)]
     return enough(request.needs, sizes)
 
 
-def _idle(pool: Pool, part: Part, placed: dict[int, tuple[int, Mask]], before: dict[int, Mask]) -> bool:
+def _place_on_idle(pool: Pool, part: Part, placed: dict[int, tuple[int, Mask]], before: dict[int, Mask]) -> bool:
     """Places a part that may be anywhere in the pool."""
     if isinstance(part, Need):
         found = pool.opportunistic(part.leaves)
@@ -43,12 +43,12 @@ def _idle(pool: Pool, part: Part, placed: dict[int, tuple[int, Mask]], before: d
         return True
     leaves = sum(need.leaves for need in needs_of(part.parts))
     for slots, mask in _cells_from_the_end(pool, part.level):
-        cell = _Cell({slot: pool.idle(slot) & mask for slot in slots}, [])
+        cell = _Cell({slot: pool.idle_leaves(slot) & mask for slot in slots}, [])
         if _count(cell.idle) >= leaves and _fill(pool.shape, part.parts, cell):
             for need, found in cell.placed:
                 _put_task(pool, need, found, placed, before)
             return True
-    return not part.required and all(_idle(pool, one, placed, before) for one in part.parts)
+    return not part.required and all(_place_on_idle(pool, one, placed, before) for one in part.parts)
 
 
 def _put_task(

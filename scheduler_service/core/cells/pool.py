@@ -144,9 +144,9 @@ class Pool:
     def healthy(self, slot: int) -> Mask:
         return self._facts[slot].healthy
 
-    def idle(self, slot: int) -> Mask:
+    def idle_leaves(self, slot: int) -> Mask:
         """Healthy leaves that no run holds and that are kept for none."""
-        return self._facts[slot].idle()
+        return self._facts[slot].idle_leaves()
 
     def held_leaves(self, slot: int) -> tuple[Mask, Mask]:
         """Leaves of a node that guaranteed runs hold, and those that opportunistic runs hold."""
@@ -219,7 +219,7 @@ class Pool:
 
     def costs_nobody(self, vc: Owner, level: int, index: int) -> bool:
         """Whether no more cells would be missing at any level if the VC, which has one to bind, bound this unbound cell."""
-        outer = self._lists.outer(level, index)
+        outer = self._lists.outer_level(level, index)
         if outer is not None:
             return self.safe_to_split(outer, level)
         before = self.balance().missing
@@ -255,12 +255,12 @@ class Pool:
     def last_whole(self, level: int) -> tuple[int, Mask] | None:
         """A cell inside a node of which all leaves are idle, on the last node that has one."""
         slot = self._spare.last_whole(level)
-        mask = None if slot is None else pick_cell(self.shape, self.idle(slot), level)
+        mask = None if slot is None else pick_cell(self.shape, self.idle_leaves(slot), level)
         return None if slot is None or mask is None else (slot, mask)
 
     # ---- for tests: all that is kept, and the same rebuilt from the facts --------------------------------------------------
 
-    def rebuilt(self) -> "Pool":
+    def rebuild(self) -> "Pool":
         other = Pool(self.shape, self.name)
         for slot, here in self._facts.items():
             other.set_node(slot, here.healthy)

@@ -16,7 +16,7 @@ from scheduler_service.core.cells.shape import Shape, level_of
 from scheduler_service.core.model import Node, NodeDevice, NodeState
 from scheduler_service.core.model.settings import PoolPlan
 from scheduler_service.core.model.tenants.virtual_clusters import Binding, Owner, VirtualCluster
-from scheduler_service.core.model.values import Mask, Vector, least
+from scheduler_service.core.model.values import Mask, Vector, minimum
 
 
 class _Node(NamedTuple):
@@ -80,7 +80,7 @@ class Pools:
         if now is not None:
             pool = self._join(node, now)
             if pool is None:
-                self._unlike(node, now.position.pool)
+                self._note_misfit(node, now.position.pool)
             else:
                 pool.set_node(now.position.slot, now.healthy)
         return self._placed
@@ -138,21 +138,21 @@ class Pools:
 
     def share(self, pool: str) -> Vector:
         """The share of its node that goes with each device of the pool."""
-        return self._least(pool)[0]
+        return self._least_share(pool)[0]
 
     def device_memory_mib(self, pool: str) -> int:
         """How much memory each device of the pool has at least; 0 if it has no devices."""
-        return self._least(pool)[1]
+        return self._least_share(pool)[1]
 
     def usable_mib(self, pool: str) -> int:
         """How much of a device's memory the jobs that share it may use together, on each device of the pool at least."""
         return self.device_memory_mib(pool) * self._limit_percent // 100
 
-    def _least(self, pool: str) -> tuple[Vector, int]:
+    def _least_share(self, pool: str) -> tuple[Vector, int]:
         lowest = self._lowest.get(pool)
         if lowest is None:
             memory_mib = min((self._facts[pool][node].memory_mib for node in self.nodes[pool].values()), default=0)
-            lowest = self._lowest[pool] = reduce(least, self._shares[pool]), memory_mib
+            lowest = self._lowest[pool] = reduce(minimum, self._shares[pool]), memory_mib
         return lowest
 
     def has_cells_in(self, vc: VirtualCluster) -> set[str]:
@@ -212,7 +212,7 @@ class Pools:
                 self._first[name] = node
             leading = facts[self._first[name]]
         pool = self.pools.get(name)
-        if pool is None or self.models[name] != leading.model or _inner(pool) != leading.inner:
+        if pool is None or self.models[name] != leading.model or _shape_of_node(pool) != leading.inner:
             self._make(name, leading)
         elif node not in self.positions and now.inner == leading.inner and now.model == leading.model:
             self._place(node, now)
@@ -238,9 +238,9 @@ class Pools:
                 self._place(node, fact)
                 pool.set_node(fact.position.slot, fact.healthy)
             else:
-                self._unlike(node, name)
+                self._note_misfit(node, name)
 
-    def _unlike(self, node: int, pool: str) -> None:
+    def _note_misfit(self, node: int, pool: str) -> None:
         self.misfits[node] = f"its devices are not like those of the other nodes of pool {pool}"
 
     def _place(self, node: int, fact: _Node) -> None:
@@ -294,6 +294,6 @@ class Pools:
         }
 
 
-def _inner(pool: Pool) -> Shape:
+def _shape_of_node(pool: Pool) -> Shape:
     shape = pool.shape
     return Shape(shape.levels[: shape.node + 1], shape.fan[: shape.node + 1], shape.node)

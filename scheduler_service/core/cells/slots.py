@@ -36,7 +36,7 @@ class Slot:
         self.listed: list[tuple[Owner, Unit]] = _UNLISTED
         """Units with available leaves, as in the lists of units."""
 
-    def idle(self) -> Mask:
+    def idle_leaves(self) -> Mask:
         return self.healthy & ~(self.guaranteed | self.opportunistic)
 
 

@@ -13,7 +13,7 @@ from scheduler_service.core.cells.queries import cells_of
 from scheduler_service.core.errors import require
 from scheduler_service.core.exchange.book import Board, rows_of_deal
 from scheduler_service.core.exchange.quota_timeline import balance
-from scheduler_service.core.exchange.transitions import Booked, advance_exchange, called_off, withdrawn
+from scheduler_service.core.exchange.transitions import Booked, advance_exchange, called_off, withdraw_posting
 from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.exchange import Deal, Exchange, ExchangeState, Surplus, exchange_due
 from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster, quota_of
@@ -154,7 +154,7 @@ def leave_market(state: State, vc: int, now: Micros, why: str) -> None:
     """Removes all that a virtual cluster has on the board and in exchange. Its entries stay in the ledger."""
     for posting in sorted(state.postings.rows):
         if state.postings.rows[posting].vc == vc:
-            state.put(state.postings, posting, withdrawn(state.postings.rows[posting]))
+            state.put(state.postings, posting, withdraw_posting(state.postings.rows[posting]))
     for exchange in reversed(exchanges_of(state, vc)):
         if exchange.id in state.exchanges.rows:
             call_off(state, exchange, now, why)

@@ -51,7 +51,7 @@ def prepare_posting(posting: Posting) -> Posting:
     return with_changes(posting, expires_us=expires, begins_us=begins)
 
 
-def withdrawn(posting: Posting) -> Posting:
+def withdraw_posting(posting: Posting) -> Posting:
     """Withdraws a posting. What was agreed on from it stays agreed."""
     if posting.state not in (PostingState.OPEN, PostingState.WITHDRAWN):
         raise FailedPrecondition("WRONG_STATE", f"posting {posting.id} is {posting.state.name} and cannot be withdrawn")

@@ -139,10 +139,10 @@ def _shares_of_nodes(state: State, one: JobSpec, least: Vector) -> Iterable[Vect
     for capacity in capacities:
         if capacity.devices and fits(least, capacity):
             cpu, memory = capacity.cpu_milli // capacity.devices, capacity.memory_mib // capacity.devices
-            yield Vector(_less(cpu, _LEAST.cpu_milli), _less(memory, _LEAST.memory_mib), 1)
+            yield Vector(_share_without(cpu, _LEAST.cpu_milli), _share_without(memory, _LEAST.memory_mib), 1)
 
 
-def _less(share: int, left: int) -> int:
+def _share_without(share: int, left: int) -> int:
     """The share without what is left to jobs without devices, if that is no more than half of it."""
     return share - left if share >= 2 * left else share
 

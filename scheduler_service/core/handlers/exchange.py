@@ -10,7 +10,7 @@ from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, Not
 from scheduler_service.core.exchange.book import accept
 from scheduler_service.core.exchange.ownership import agree, board_of, book, call_off, least_owned, turn_windows, why_not_owned
 from scheduler_service.core.exchange.quota_timeline import from_now
-from scheduler_service.core.exchange.transitions import expire_if_due, prepare_posting, return_asked, withdrawn
+from scheduler_service.core.exchange.transitions import expire_if_due, prepare_posting, return_asked, withdraw_posting
 from scheduler_service.core.handlers.virtual_clusters import find_vc, level_named, pools_of
 from scheduler_service.core.messages import (
     AcceptRequested,
@@ -84,7 +84,7 @@ def withdraw_requested(state: State, event: WithdrawRequested, _now: Micros) -> 
         )
     if event.vc and find_vc(state, event.vc).id != posting.vc:
         raise FailedPrecondition("NOT_YOURS", f"posting {posting.id} is another virtual cluster's", posting_id=str(posting.id))
-    state.put(state.postings, posting.id, withdrawn(posting))
+    state.put(state.postings, posting.id, withdraw_posting(posting))
     return PostingChanged(posting.id)
 
 
@@ -271,4 +271,4 @@ def withdraw(state: State, action: Withdraw, _now: Micros) -> None:
     if posting is None:
         raise PlanRefused(f"posting {action.posting} is not on the board")
     require(posting.by_proxy, f"posting {posting.id} was not posted by a proxy")
-    state.put(state.postings, posting.id, withdrawn(posting))
+    state.put(state.postings, posting.id, withdraw_posting(posting))

@@ -50,7 +50,7 @@ def migrate_requested(state: State, event: MigrateRequested, now: Micros) -> Acc
     taken: Counter[int] = Counter()
     spots = []
     for rank, (node, demand) in enumerate(zip(nodes, tasks, strict=True)):
-        devices = event.devices[rank] if event.devices else _idle(state, job, node, demand, guaranteed, taken, held_up)
+        devices = event.devices[rank] if event.devices else _pick_idle(state, job, node, demand, guaranteed, taken, held_up)
         spots.append(Spot(node.id, devices))
     try:
         migrate(state, now, job, tuple(spots), guaranteed, "")
@@ -72,7 +72,7 @@ def _is_there(state: State, job: Job, wanted: list[tuple[int, tuple[int, ...]]])
     return all(run.node == node and devices in ((), run.devices) for run, (node, devices) in zip(runs, wanted, strict=True))
 
 
-def _idle(
+def _pick_idle(
     state: State, job: Job, node: Node, demand: Vector, guaranteed: bool, taken: Counter[int], held_up: str
 ) -> tuple[int, ...]:
     """The closest idle devices of the node for a task. Raises FailedPrecondition if there are too few, or if the job asks for

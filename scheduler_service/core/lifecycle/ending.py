@@ -68,7 +68,7 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         began, ended = run.started_us, run.ended_us
         facts |= {"limit_us": None, "start_by_us": None}  # so are its limits
         if began is not None and ended is not None:
-            facts |= _ran(job, ended - began - parked_us(run, ended) - waited_us(run, ended))
+            facts |= _time_ran(job, ended - began - parked_us(run, ended) - waited_us(run, ended))
         _conclude(state, now, with_changes(job, **facts), run, detail, checkpoint)
         return
     job = with_changes(job, **facts)
@@ -84,7 +84,7 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
             vacating.end_if_started(state, now, job.id)
 
 
-def _ran(job: Job, longer: Micros) -> dict[str, Any]:
+def _time_ran(job: Job, longer: Micros) -> dict[str, Any]:
     """How long the job's launches have run, including the one that has ended now."""
     if not job.spec.alternatives:
         return {"ran_us": job.ran_us + longer}

@@ -51,7 +51,7 @@ def times(a: Vector, count: int) -> Vector:
     return _new(Vector, (a[0] * count, a[1] * count, a[2] * count))
 
 
-def least(a: Vector, b: Vector) -> Vector:
+def minimum(a: Vector, b: Vector) -> Vector:
     """Return the component-wise minimum."""
     return _new(Vector, (min(a[0], b[0]), min(a[1], b[1]), min(a[2], b[2])))
 

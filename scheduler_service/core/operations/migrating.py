@@ -262,7 +262,7 @@ def give_up(state: State, now: Micros, operation: Operation, why: str) -> None:
         cut_short(state, now, job.id, why)
 
 
-def overdue(state: State, now: Micros, operation: Operation) -> None:
+def give_up_overdue(state: State, now: Micros, operation: Operation) -> None:
     names = ", ".join(sorted({state.nodes.rows[run.node].name for run in targets(state, operation) if not run.ready_at}))
     give_up(state, now, operation, f"{names} was not ready within {state.settings.warm_limit_us / SECOND:g} s")
 

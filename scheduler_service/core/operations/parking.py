@@ -196,7 +196,7 @@ def _refuse(state: State, now: Micros, operation: Operation, run: Run, why: str)
 # ---- other events ------------------------------------------------------------------------------------------------------
 
 
-def overdue(state: State, now: Micros, operation: Operation) -> None:
+def act_on_overdue_phase(state: State, now: Micros, operation: Operation) -> None:
     """Acts on a phase that has taken too long. A silent node is given more time."""
     runs = state.runs_of(operation.job_id)
     limit = 2 * state.settings.park_limit_us

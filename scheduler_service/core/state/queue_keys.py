@@ -94,7 +94,7 @@ def deadlines_of(job: Job) -> Due:
     return job.eligible_us, job.limit_us, job.start_by_us, job.sampling.until_us if job.sampling else None
 
 
-def stands(job: Job) -> bool:
+def is_in_queue(job: Job) -> bool:
     """Whether the job is in a queue. A job that no node can take waits outside the queues, where it blocks no other job, until
     a node that can take it joins or opens."""
     if job.state is not _QUEUED or job.held or job.eligible_us is not None or job.waits_for:

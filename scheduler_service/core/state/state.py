@@ -1,7 +1,7 @@
 """The state of the cluster: tables of rows, and the indices that make a step cost what it changes.
 
 `State.put` is the only way to change anything. Each index is a function of the rows, updated by the table's `reindex` hook
-(see `indices`) at every put, and so at every undo. Tests check the indices against `rebuilt`, which builds them from the
+(see `indices`) at every put, and so at every undo. Tests check the indices against `rebuild`, which builds them from the
 rows again.
 """
 
@@ -134,7 +134,7 @@ class State(Tables):
 
     # ---- for tests: everything that the indices hold, in a form that can be compared -------------------------------------
 
-    def rebuilt(self) -> "State":
+    def rebuild(self) -> "State":
         """Return a new state made from this one's rows; its `snapshot` equals this one's if the indices are right."""
         other = State(self.cluster, self.settings, self.order_of)
         other.restore((t.name, key, row) for t in self.tables() if t is not self.cluster_table for key, row in t.rows.items())

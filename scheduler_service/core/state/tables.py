@@ -45,7 +45,7 @@ from scheduler_service.core.state.index_data import IndexData
 from scheduler_service.core.state.journal import Journal, Table
 from scheduler_service.core.state.pending import Pending
 from scheduler_service.core.state.queue import NOBODY, Queue
-from scheduler_service.core.state.queue_keys import ANY, LANE, Lane, Named, stands
+from scheduler_service.core.state.queue_keys import ANY, LANE, Lane, Named, is_in_queue
 from scheduler_service.core.state.queue_order import OrderOf, QueueKey, QueueOrder
 from scheduler_service.core.state.resources.server_loads import Loads
 from scheduler_service.core.state.resources.suitable_nodes import Suitable, asks_nothing
@@ -156,7 +156,7 @@ class Tables(IndexData):
 
     def queue_key(self, job: Job) -> QueueKey | None:
         """Return the job's key in its queue; None: it is in no queue."""
-        return self.place_of(job) if stands(job) else None
+        return self.place_of(job) if is_in_queue(job) else None
 
     def device_tree(self, node: int) -> DeviceTree:
         """Return how close the devices of the node are to each other."""

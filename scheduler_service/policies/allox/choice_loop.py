@@ -161,7 +161,7 @@ def choosing(rule: Rule, unknown_us: Micros, reserved_cpu_milli: int) -> Policy:
         come = board.refresh(state, rule, unknown_us)
         kinds = Kinds(state, known, reserved_cpu_milli)
         full: set[Needs] = set()
-        while (found := _next(state, board, rule, kinds, full)) is not None:
+        while (found := _next_start(state, board, rule, kinds, full)) is not None:
             if (yield (found,)) is not None:
                 full.add(state.jobs.rows[found.job_id].spec.in_configuration(found.configuration).needs())
             elif not _waits(state, found.job_id):
@@ -179,7 +179,7 @@ def _waits(state: State, job_id: int) -> bool:
     return job is not None and job.state is JobState.QUEUED and job.reason is not Reason.ARRAY_LIMIT
 
 
-def _next(state: State, board: Board, rule: Rule, kinds: Kinds, full: set[Needs]) -> Place | None:
+def _next_start(state: State, board: Board, rule: Rule, kinds: Kinds, full: set[Needs]) -> Place | None:
     """The start of the first job that has room. `full`: needs for which there is no room; those found here are added."""
     now = state.cluster.clock_us
     for users in rule.turns(state, board):

@@ -104,11 +104,11 @@ def stages(options: Options) -> Stages:
     policy, order = of_site(settings, known, starts, samples), FIRST if samples.share_ppm else ORDER
     if settings.measured:
         order = order._replace(introspects=True)
-    about = partial(_about, settings=settings)
+    about = partial(_describe_times, settings=settings)
     return Stages(policy, order, starts=starts, account=account, about=about, learns=True)
 
 
-def _about(_state: State, job: Job, settings: Settings) -> str:
+def _describe_times(_state: State, job: Job, settings: Settings) -> str:
     return times_compared(job, settings)
 
 

@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from scheduler_service.core.model import Job, JobClass
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.settings import Settings as EngineSettings
-from scheduler_service.core.state.queue_keys import OWN_LANES, stands
+from scheduler_service.core.state.queue_keys import OWN_LANES, is_in_queue
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
 
@@ -59,4 +59,4 @@ def highest_levels(waiting: Iterable[Job], most: int) -> list[Job]:
 def is_waiting(state: State, job_id: int) -> bool:
     """Whether the job is in its queue, with nothing kept for it anywhere."""
     job = state.jobs.rows.get(job_id)
-    return job is not None and stands(job) and job_id not in state.earmarks_of
+    return job is not None and is_in_queue(job) and job_id not in state.earmarks_of

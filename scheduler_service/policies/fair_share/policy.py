@@ -17,7 +17,7 @@ from scheduler_service.core.model.settings import Settings as EngineSettings
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.fair_share.report import about, shares
+from scheduler_service.policies.fair_share.report import describe_share, shares
 from scheduler_service.policies.fair_share.rules import (
     NAME,
     UNUSED_LEVELS,
@@ -175,6 +175,6 @@ def stages(options: Options) -> Stages:
         ),
         remember=notes.remember,
         account=notes.account,
-        about=lambda state, job: about(state, job, rules),
+        about=lambda state, job: describe_share(state, job, rules),
         shares=lambda state, vc, now: shares(state, vc, now, rules),
     )

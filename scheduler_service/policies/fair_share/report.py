@@ -34,7 +34,7 @@ def shares(state: State, vc: str, now: Micros, rules: Rules) -> Shares:
     return Shares(now, rules.half_life, tuple(found), len(waiting), tuple(waiting[:JOBS_SHOWN]))
 
 
-def about(state: State, job: Job, rules: Rules) -> str:
+def describe_share(state: State, job: Job, rules: Rules) -> str:
     """Why a queued job is where it is in its queue."""
     mine = rules.member_of(job)
     found = {(share.project, share.user): share for share in shares(state, job.spec.vc, state.cluster.clock_us, rules).shares}

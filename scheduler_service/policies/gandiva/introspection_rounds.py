@@ -32,7 +32,7 @@ def look_at_servers(state: State, where: Where, settings: Settings) -> Proposals
     runs = vc in state.guaranteed_runs or vc in state.opportunistic_runs if vc else bool(state.runs.rows)
     if memo is None:
         if runs:
-            yield (remember_round(vc, Round(), _next(state, settings)),)
+            yield (remember_round(vc, Round(), _next_look(state, settings)),)
         return
     if not memo.due:
         return
@@ -58,12 +58,12 @@ def look_at_servers(state: State, where: Where, settings: Settings) -> Proposals
         now = yield from unpack(state, where, nodes, now, settings)
     part = now.part + 1 if first + PART <= count else 0
     if runs or probes:
-        yield (remember_round(vc, now._replace(part=part, probes=tuple(probes)), _next(state, settings)),)
+        yield (remember_round(vc, now._replace(part=part, probes=tuple(probes)), _next_look(state, settings)),)
     else:
         yield (forget(round_subject(vc)),)
 
 
-def _next(state: State, settings: Settings) -> int:
+def _next_look(state: State, settings: Settings) -> int:
     parts = max(-(-state.free_resources.count // PART), 1)
     return state.cluster.clock_us + settings.period_us // parts
 

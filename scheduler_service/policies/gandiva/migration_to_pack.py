@@ -20,7 +20,7 @@ from scheduler_service.core.sharing.equations import time_share
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.gandiva.memos import Round, memo_of
 from scheduler_service.policies.gandiva.migration import first_waiting, may_move, moved_subject, name_of, under_way
-from scheduler_service.policies.gandiva.packing import learnt, may_pack, utilisation_of
+from scheduler_service.policies.gandiva.packing import learnt_verdict, may_pack, utilisation_of
 from scheduler_service.policies.gandiva.pairing import may_be_worth_a_move, next_pair
 from scheduler_service.policies.gandiva.share_groups import is_ours, runs_in
 from scheduler_service.policies.gandiva.slicing.mates import may_share
@@ -119,13 +119,13 @@ class _Server(NamedTuple):
 def _server(state: State, vc: str, units: Sequence[_Candidate], settings: Settings) -> _Server:
     single = [unit for unit in units if len(unit.unit.runs) == 1 and not state.jobs.rows[unit.jobs[0]].spec.gang]
 
-    def may(unit: _Candidate, pause: float) -> bool:
+    def may_move_unit(unit: _Candidate, pause: float) -> bool:
         return may_move(state, vc, state.jobs.rows[unit.jobs[0]], settings._replace(move_pause=pause))
 
-    able = frozenset(unit.jobs for unit in single if may(unit, settings.move_pause))
+    able = frozenset(unit.jobs for unit in single if may_move_unit(unit, settings.move_pause))
     turns = (unit for unit in single if unit.share < 1)
     rotates = settings.period if settings.rotate else settings.move_pause
-    takers = (unit for unit in turns if may(unit, rotates if len(unit.unit.devices) == 1 else settings.move_pause))
+    takers = (unit for unit in turns if may_move_unit(unit, rotates if len(unit.unit.devices) == 1 else settings.move_pause))
     asked = [max(task.devices for task in job.spec.tasks()) for job in first_waiting(state, vc)]
     return _Server(able, tuple(takers), min((devices for devices in asked if devices), default=0))
 
@@ -154,7 +154,7 @@ def _wanted_moves(state: State, vc: str, node: int, settings: Settings) -> Itera
         if one.unit.devices == other.unit.devices:
             left = [each for each in left if each.group != one.group]
             continue
-        seen = learnt(state, vc, one.jobs, other.jobs)
+        seen = learnt_verdict(state, vc, one.jobs, other.jobs)
         for mover, host in _ways(one, other):
             if _may_go(state, server, mover, host, seen):
                 yield from _moves(state, node, mover, host, settings)

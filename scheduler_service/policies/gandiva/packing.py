@@ -98,14 +98,14 @@ def utilisation_of(state: State, unit: Unit) -> int | None:
 
 
 def may_pack(state: State, vc: str, one: Unit, other: Unit) -> tuple[bool, int] | None:
-    """As `learnt`. Packing does not pay for units that need more memory together than their devices have."""
+    """As `learnt_verdict`. Packing does not pay for units that need more memory together than their devices have."""
     needs, others = _needs(state, one), _needs(state, other)
     if one.devices == other.devices:
         need = max(needs[device] + others[device] for device in one.devices)
     else:
         need = max(needs.values()) + max(others.values())  # on the devices of either
     least = min(limit_mib(state.devices.rows[device].memory_mib, state.settings) for device in (*one.devices, *other.devices))
-    return (False, 0) if need > least else learnt(state, vc, one.jobs, other.jobs)
+    return (False, 0) if need > least else learnt_verdict(state, vc, one.jobs, other.jobs)
 
 
 def _needs(state: State, unit: Unit) -> dict[Device, int]:
@@ -118,7 +118,7 @@ def _needs(state: State, unit: Unit) -> dict[Device, int]:
     return needs
 
 
-def learnt(state: State, vc: str, one: Sequence[int], other: Sequence[int]) -> tuple[bool, int] | None:
+def learnt_verdict(state: State, vc: str, one: Sequence[int], other: Sequence[int]) -> tuple[bool, int] | None:
     memos = [memo_of(state, subject) for subject in _pair_subjects(state, vc, one, other)]
     known = [(memo.value[0] == BETTER, int(memo.value[1])) for memo in memos if memo is not None]
     return min(known) if known and (len(known) == len(memos) or not min(known)[0]) else None

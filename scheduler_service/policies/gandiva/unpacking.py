@@ -14,7 +14,7 @@ from scheduler_service.policies.gandiva.migration import (
     onto_idle,
     under_way,
 )
-from scheduler_service.policies.gandiva.packing import learnt
+from scheduler_service.policies.gandiva.packing import learnt_verdict
 from scheduler_service.policies.gandiva.share_groups import is_ours, runs_in
 from scheduler_service.policies.gandiva.slicing.probes import NAME
 from scheduler_service.policies.gandiva.slicing.rows import units_of
@@ -48,7 +48,7 @@ def _leaving(state: State, where: Where, node: int, settings: Settings) -> Itera
             return
         if is_ours(state, group, where.vc):
             for unit in units_of(group.rows, runs_in(state, group)):
-                known = learnt(state, group.vc, unit.jobs[:1], unit.jobs[1:]) if len(unit.jobs) > 1 else None
+                known = learnt_verdict(state, group.vc, unit.jobs[:1], unit.jobs[1:]) if len(unit.jobs) > 1 else None
                 packed += [(known[1] if known else 0, job_id) for job_id in unit.jobs if len(unit.jobs) > 1]
     for _, job_id in sorted(packed, key=lambda each: (each[0], -each[1])):
         job, runs = state.jobs.rows[job_id], state.runs_of(job_id)

@@ -16,7 +16,7 @@ from scheduler_service.core.model import Job, RunKey
 from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.core.model.values import mask_of
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.hived.host_overuse import overdrawn
+from scheduler_service.policies.hived.host_overuse import overdrawn_nodes
 
 LOOKED_AT = 8
 """Jobs of each queue that are looked at as those that wait."""
@@ -44,21 +44,21 @@ def with_more(state: State, job: Job, plan: Plan, most: int) -> Plan:
         return plan
     if len({spot.node for spot in place.spots}) != 1:
         return plan
-    found = _idle(state, job, place.spots, min(most, job.spec.max_tasks - len(place.spots)))
+    found = _idle_spots(state, job, place.spots, min(most, job.spec.max_tasks - len(place.spots)))
     for more in range(len(found), 0, -1):
         spots = (*place.spots, *found[:more])
-        if not overdrawn(state, job.with_tasks(len(spots)), spots):
+        if not overdrawn_nodes(state, job.with_tasks(len(spots)), spots):
             return (*plan[:-1], replace(place, spots=spots, beyond=more))
     return plan
 
 
-def _idle(state: State, job: Job, spots: Iterable[Spot], most: int) -> list[Spot]:
+def _idle_spots(state: State, job: Job, spots: Iterable[Spot], most: int) -> list[Spot]:
     """Idle devices besides these, on the same node, for so many tasks at most."""
     pools, node = state.pools, next(iter(spots)).node
     assert pools is not None
     position, each = pools.positions[node], job.spec.gang[0].demand.devices
     pool, found = pools.pools[position.pool], list[Spot]()
-    left = pool.idle(position.slot)
+    left = pool.idle_leaves(position.slot)
     for spot in spots:
         left &= ~positions(position, mask_of(spot.devices))
     while each and len(found) < most and (taken := pick(pool.shape, left, each)) is not None:

@@ -23,7 +23,7 @@ from scheduler_service.core.model.values import ZERO, Mask, add, mask_of
 from scheduler_service.core.state.holdings import first_of_each, made_ready
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.hived.growth_beyond_quota import plan_reclaim
-from scheduler_service.policies.hived.host_overuse import have_them_leave, overdrawn
+from scheduler_service.policies.hived.host_overuse import have_them_leave, overdrawn_nodes
 from scheduler_service.policies.hived.reclaim import LeastLost
 from scheduler_service.policies.placing.joining import join
 
@@ -63,11 +63,11 @@ def join_in_cells(state: State, job: Job, guaranteed: bool, in_pool: Callable[[s
     pools = state.pools
     assert pools is not None
 
-    def may(node: int, mask: Mask) -> bool:
+    def may_join(node: int, mask: Mask) -> bool:
         position = pools.positions.get(node)
         return position is not None and in_pool(position.pool) and (not guaranteed or is_entitled(state, job, node, mask))
 
-    return join(state, job, guaranteed, may, job.avoid)
+    return join(state, job, guaranteed, may_join, job.avoid)
 
 
 def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: Gone | None = None) -> Plan | None:
@@ -114,7 +114,7 @@ def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, f
     for level, index in found.binds:
         actions.append(Bind(vc.id, name, levels[level], index))
     in_the_way = in_the_way_of(state, spots)
-    if lacking := overdrawn(state, job, spots, in_the_way):
+    if lacking := overdrawn_nodes(state, job, spots, in_the_way):
         return have_them_leave(state, job, lacking, in_the_way)
     if not in_the_way:  # nearly always
         return (*actions, Place(job.id, tuple(spots), guaranteed=True, configuration=job.configuration))

@@ -28,7 +28,7 @@ class Lacking(NamedTuple):
     """The free resources of the node once those have left that hold its devices."""
 
 
-def overdrawn(state: State, job: Job, spots: Sequence[Spot], in_the_way: InTheWay = _NOBODY) -> list[Lacking]:
+def overdrawn_nodes(state: State, job: Job, spots: Sequence[Spot], in_the_way: InTheWay = _NOBODY) -> list[Lacking]:
     """Nodes that have the devices, but not what should go with them. None, if everything began under these settings: this is
     asked at each placement, and so it costs little then."""
     if len(spots) == 1 and fits(job.spec.tasks()[0], state.free_resources.free(spots[0].node)):

@@ -30,7 +30,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived import nothing_to_preempt
 from scheduler_service.policies.hived.guaranteed import Choice, holds_up, join_in_cells, spots_at, suits
-from scheduler_service.policies.hived.host_overuse import overdrawn
+from scheduler_service.policies.hived.host_overuse import overdrawn_nodes
 from scheduler_service.policies.hived.opportunistic_victims import make_opportunistic_leave
 from scheduler_service.policies.hived.preemption_in_vc import may_ask
 from scheduler_service.policies.hived.queue_membership import in_pool
@@ -174,7 +174,7 @@ def _place_configured(state: State, job: Job) -> Place | None:
         wanted = requested_cells(job.spec, pools.pools[name].shape, pools.share(name))
         placed = None if isinstance(wanted, str) else find_idle(pools.pools[name], wanted)
         spots = () if placed is None else tuple(spots_at(pools, name, placed))
-        if spots and not overdrawn(state, job, spots):
+        if spots and not overdrawn_nodes(state, job, spots):
             return Place(job.id, spots, configuration=job.configuration)
     return None
 

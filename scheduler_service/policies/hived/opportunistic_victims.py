@@ -24,7 +24,7 @@ from scheduler_service.core.state.holdings import group_of, made_ready, runs_tog
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.guaranteed import in_the_way_of, keep, spots_at, suits, without_warm
-from scheduler_service.policies.hived.host_overuse import overdrawn
+from scheduler_service.policies.hived.host_overuse import overdrawn_nodes
 from scheduler_service.policies.hived.preemption_in_vc import rank, reachable_jobs, unscored_decision, within_bounds
 from scheduler_service.policies.hived.victims_in_vc import by_pool
 
@@ -99,11 +99,11 @@ def _enough(state: State, job: Job, jobs: Sequence[Job], one: bool) -> tuple[lis
         with state.supposing():
             _end(state, victim)
             spots = _spots(state, wanted)
-        if spots is not None and not overdrawn(state, job, spots, in_the_way_of(state, spots)):
+        if spots is not None and not overdrawn_nodes(state, job, spots, in_the_way_of(state, spots)):
             return [victim.job], spots
     with state.supposing():
         chosen, spots = _first_enough(state, wanted, victims)
-    if spots is None or overdrawn(state, job, spots, in_the_way_of(state, spots)):
+    if spots is None or overdrawn_nodes(state, job, spots, in_the_way_of(state, spots)):
         return None
     return [victim.job for victim in chosen], spots
 
@@ -169,7 +169,7 @@ def _room_for_one(wanted: _Wanted, leaves: Mapping[int, Mask]) -> bool:
     """Whether one of these nodes has room for a task of the job if these leaves are idle."""
     pool = wanted.pool
     for slot, mask in leaves.items():
-        idle = pool.idle(slot) | mask
+        idle = pool.idle_leaves(slot) | mask
         for count, level in wanted.kinds:
             if idle.bit_count() >= count and (level < 0 or pick_cell(pool.shape, idle, level) is not None):
                 return True
@@ -183,4 +183,4 @@ def _spots(state: State, wanted: _Wanted) -> list[Spot] | None:
         return None
     assert state.pools is not None
     spots = spots_at(state.pools, wanted.pool.name, placed)
-    return None if overdrawn(state, wanted.job, spots) else spots
+    return None if overdrawn_nodes(state, wanted.job, spots) else spots

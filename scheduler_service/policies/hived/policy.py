@@ -22,7 +22,7 @@ from scheduler_service.policies.hived.growth_beyond_quota import more_tasks, wit
 from scheduler_service.policies.hived.guaranteed import Choice, place_on_cells_kept, plan_in_cells
 from scheduler_service.policies.hived.opportunistic import place_opportunistic, promote, serve_opportunistic
 from scheduler_service.policies.hived.preemption_in_vc import make_room
-from scheduler_service.policies.hived.queue_membership import held_up, standing, ways, ways_in
+from scheduler_service.policies.hived.queue_membership import held_up, in_open_pools, ways, ways_in
 from scheduler_service.policies.hived.slicing_in_cells import in_turns, introspect
 from scheduler_service.policies.hived.vc_scope import VcScope, why_waits
 from scheduler_service.policies.memo_updates import Notes, memo_updates
@@ -230,8 +230,8 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
         if job.id in tried or job.id in state.earmarks_of:
             skipped[at] += 1
             continue
-        told = yield from _begin(state, vc, standing(state.pools, vc, job, held), rng)
-        started = not _stands(state, vc, at, skipped[at], job)
+        told = yield from _begin(state, vc, in_open_pools(state.pools, vc, job, held), rng)
+        started = not _keeps_place(state, vc, at, skipped[at], job)
         if started or job.id in state.earmarks_of:
             yield from _go_on(state, vc, promotes)  # those that come before the next, and not before this one
         if started:
@@ -248,7 +248,7 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
 
 def _begin(state: State, vc: VirtualCluster, jobs: list[Job], rng: Rng) -> Generator[Plan, str | None, Wait | None]:
     """Start a job in its virtual cluster's cells, or make others leave for it. `jobs`: the job as it is to be tried (see
-    `queue_membership.standing`). Returns what it waits for, if that is not its own cells."""
+    `queue_membership.in_open_pools`). Returns what it waits for, if that is not its own cells."""
     for job in jobs:
         plan = plan_in_cells(state, vc, job)
         if plan is not None:
@@ -299,7 +299,7 @@ def _head(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], skipped: di
     return None if first is None else (first[1], state.jobs.rows[first[0][-1]])
 
 
-def _stands(state: State, vc: VirtualCluster, at: _Queue, skipped: int, job: Job) -> bool:
+def _keeps_place(state: State, vc: VirtualCluster, at: _Queue, skipped: int, job: Job) -> bool:
     """Whether it is where it was in its queue; an array that stays there may have begun one more of its elements."""
     key = state.queue(vc.name, *at).key_behind(skipped)
     return key is not None and key[-1] == job.id and state.jobs.rows[job.id].elements == job.elements

@@ -37,7 +37,7 @@ def held_up(state: State, vc: VirtualCluster, mine: Iterable[Way]) -> Iterator[C
     return (choice for one, choice in mine if holds_up_now(state, vc, in_pool(one, choice.pool)))
 
 
-def standing(pools: Pools, vc: VirtualCluster, job: Job, held: Set[Choice]) -> list[Job]:
+def in_open_pools(pools: Pools, vc: VirtualCluster, job: Job, held: Set[Choice]) -> list[Job]:
     """The job as it is to be tried: in each of its configurations, and there in the pools for which no job waits before it."""
     if not (held or job.spec.alternatives):  # nearly always
         return [job]

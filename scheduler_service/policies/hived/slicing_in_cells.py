@@ -18,7 +18,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.growth_beyond_quota import with_more
 from scheduler_service.policies.hived.guaranteed import plan_in_cells, suits
-from scheduler_service.policies.hived.host_overuse import overdrawn
+from scheduler_service.policies.hived.host_overuse import overdrawn_nodes
 from scheduler_service.policies.hived.opportunistic import TRIED, bind_around, place_opportunistic
 from scheduler_service.policies.stages import Overload, Where
 
@@ -66,7 +66,7 @@ def on_server(state: State, job: Job, node: int, guaranteed: bool) -> tuple[tupl
     if not suits(pools, job.launch_spec, position.pool) or not state.free_resources.is_open(node):
         return None
     pool, owner = pools.pools[position.pool], Owner(vc_id, cells.pin)
-    mine, left = owned_positions(pool, owner, position.slot) if guaranteed else 0, pool.idle(position.slot)
+    mine, left = owned_positions(pool, owner, position.slot) if guaranteed else 0, pool.idle_leaves(position.slot)
     spots, all_taken = list[Spot](), 0
     for task in job.launch_spec.tasks():
         taken = pick(pool.shape, left & mine, task.devices) or pick(pool.shape, left, task.devices)
@@ -79,7 +79,7 @@ def on_server(state: State, job: Job, node: int, guaranteed: bool) -> tuple[tupl
         with state.supposing():
             if not bind_around(state, pool, position.slot, all_taken, owner, binds, iter(range(TRIED))):
                 return None
-    if overdrawn(state, job.in_configuration(job.configuration), spots):
+    if overdrawn_nodes(state, job.in_configuration(job.configuration), spots):
         return None
     return tuple(binds), tuple(spots)
 

@@ -43,11 +43,11 @@ def server_for(state: State, job: Job) -> int | None:
     whole = state.free_resources.capacities()[2]
     beside = room & (loads.affinity == need.devices) & (loads.requested + need.devices <= whole)
     if beside.any():
-        return _least(loads.requested / np.maximum(whole, 1), nearest_of(state, need.devices, beside))
+        return _first_least(loads.requested / np.maximum(whole, 1), nearest_of(state, need.devices, beside))
     empty = room & (loads.affinity == 0)
     if empty.any():
-        return _least(offered[2], nearest_of(state, need.devices, empty))
-    return _least(offered[2], nearest_of(state, need.devices, room)) if room.any() else None
+        return _first_least(offered[2], nearest_of(state, need.devices, empty))
+    return _first_least(offered[2], nearest_of(state, need.devices, room)) if room.any() else None
 
 
 def _mask_of_nodes(nodes: tuple[int, ...], count: int) -> NDArray[np.bool_]:
@@ -56,7 +56,7 @@ def _mask_of_nodes(nodes: tuple[int, ...], count: int) -> NDArray[np.bool_]:
     return found
 
 
-def _least(of: NDArray[np.float64] | NDArray[np.int64], among: NDArray[np.bool_]) -> int:
+def _first_least(of: NDArray[np.float64] | NDArray[np.int64], among: NDArray[np.bool_]) -> int:
     """The first of those with the least value."""
     ids = np.nonzero(among)[0]
     return int(ids[np.argmin(of[ids])])

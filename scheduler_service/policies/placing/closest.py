@@ -33,7 +33,7 @@ def closest_node(state: State, need: Vector, among: Suitable | None = None) -> i
         return free.first_fit(need, among)
     if free.kept:
         return best_of(state, devices, free.fitting(need, among))
-    may = free.having(devices, among)
+    may = free.nodes_with_free(devices, among)
     if not may:
         return None
     left = _LOOKED_AT

@@ -20,11 +20,11 @@ def resuming_elsewhere(serve: Policy, find: Find) -> Policy:
     """A policy that first moves those that wait for their own devices, in the order in which they were parked. Like preempted
     jobs, they come before the queues: they hold memory meanwhile."""
 
-    def both(state: State, rng: Rng) -> Proposals:
+    def move_and_serve(state: State, rng: Rng) -> Proposals:
         yield from _move_waiting(state, find)
         yield from serve(state, rng)
 
-    return lambda state, rng: (both if state.waiting_operations else serve)(state, rng)
+    return lambda state, rng: (move_and_serve if state.waiting_operations else serve)(state, rng)
 
 
 def _move_waiting(state: State, find: Find) -> Proposals:
@@ -37,7 +37,7 @@ def _move_waiting(state: State, find: Find) -> Proposals:
         needs = job.needs(), job.configuration
         move = _on_its_nodes(state, job)
         if move is None and needs not in in_vain:
-            move = _anywhere(state, job, find)
+            move = _move_anywhere(state, job, find)
             if move is None:
                 in_vain.add(needs)
         if move is not None:
@@ -49,7 +49,7 @@ def resume_elsewhere(state: State, job: Job, find: Find) -> Migrate | None:
     operation = state.operations.rows[state.operation_of[job.id]]
     if not may_move(state, operation):
         return None
-    return _on_its_nodes(state, job) or _anywhere(state, job, find)
+    return _on_its_nodes(state, job) or _move_anywhere(state, job, find)
 
 
 def _on_its_nodes(state: State, job: Job) -> Migrate | None:
@@ -60,7 +60,7 @@ def _on_its_nodes(state: State, job: Job) -> Migrate | None:
     taken: Counter[int] = Counter()
     spots = []
     for run in runs:
-        devices = _idle(state, job, run, taken[run.node])
+        devices = _pick_idle(state, job, run, taken[run.node])
         if len(devices) < len(run.placed_on) or not state.is_usable(job.launch_spec, run.node):
             return None
         taken[run.node] |= mask_of(devices)
@@ -69,7 +69,7 @@ def _on_its_nodes(state: State, job: Job) -> Migrate | None:
     return move if _would_do(state, move) else None
 
 
-def _idle(state: State, job: Job, run: Run, taken: int) -> tuple[int, ...]:
+def _pick_idle(state: State, job: Job, run: Run, taken: int) -> tuple[int, ...]:
     idle = state.idle_devices.get(run.node, 0) & ~state.kept_devices.get(run.node, 0) & ~taken
     least = job.launch_spec.device_memory_mib
     for index in range(idle.bit_length()) if least else ():
@@ -78,7 +78,7 @@ def _idle(state: State, job: Job, run: Run, taken: int) -> tuple[int, ...]:
     return closest_devices(state.device_tree(run.node), idle, len(run.placed_on))
 
 
-def _anywhere(state: State, job: Job, find: Find) -> Migrate | None:
+def _move_anywhere(state: State, job: Job, find: Find) -> Migrate | None:
     """The move to where the job would start now, in the configuration in which it runs."""
     place = find(state, job.in_configuration(job.configuration))
     if place is None or place.share is not None:

@@ -13,7 +13,7 @@ from itertools import islice
 
 from scheduler_service.core.messages import Place
 from scheduler_service.core.model import Job
-from scheduler_service.core.model.values import ZERO, Vector, add, fits, least, times
+from scheduler_service.core.model.values import ZERO, Vector, add, fits, minimum, times
 from scheduler_service.core.state.resources.free_resources import Kept
 from scheduler_service.core.state.resources.node_bits import nodes_of
 from scheduler_service.core.state.state import State
@@ -57,9 +57,9 @@ class Precedence:
         merged: list[Kept] = []
         for old in self.kept:
             if (both := old.bits & bits) == old.bits:
-                merged.append(Kept(both, _most(old.need, need), min(old.devices, devices)))
+                merged.append(Kept(both, _larger_of_each(old.need, need), min(old.devices, devices)))
             elif both:
-                most = _most(old.need, need) if len(self.kept) < _MOST_PARTS else None
+                most = _larger_of_each(old.need, need) if len(self.kept) < _MOST_PARTS else None
                 merged += [Kept(both, most, min(old.devices, devices)), old._replace(bits=old.bits & ~bits)]
             else:
                 merged.append(old)
@@ -113,12 +113,12 @@ def _without_what_comes(state: State, job: Job, kept: Sequence[Kept]) -> list[Ke
     needs = job.spec.tasks()
     if job.spec.alternatives or any(need.devices for need in needs):
         return []
-    may, left = state.free_resources.fitting(reduce(least, needs), state.suitable_for(job.spec)), _LOOKED_AT
+    may, left = state.free_resources.fitting(reduce(minimum, needs), state.suitable_for(job.spec)), _LOOKED_AT
     rest, less = list[Kept](), list[Kept]()
     for part in kept:
         bits = part.bits
         if part.need is not None and part.devices:
-            for node in islice(nodes_of(bits & may & ~state.free_resources.having(part.devices)), left):
+            for node in islice(nodes_of(bits & may & ~state.free_resources.nodes_with_free(part.devices)), left):
                 left -= 1
                 need = _beside_what_comes(state, node, part.need, part.devices)
                 if need != part.need:
@@ -140,7 +140,7 @@ def coming_with_devices(state: State, node: int) -> Vector:
             return ZERO
         if devices := run.demand.devices:
             each.append(Vector(run.demand.cpu_milli // devices, run.demand.memory_mib // devices))
-    return reduce(least, each, each[0]) if each else ZERO
+    return reduce(minimum, each, each[0]) if each else ZERO
 
 
 def _beside_what_comes(state: State, node: int, need: Vector, devices: int) -> Vector:
@@ -176,5 +176,5 @@ def may_delay(state: State, job: Job, other: Job) -> bool:
     return any(part.bits & mine for part in parts_of(state, other))
 
 
-def _most(a: Vector | None, b: Vector | None) -> Vector | None:
+def _larger_of_each(a: Vector | None, b: Vector | None) -> Vector | None:
     return None if a is None or b is None else Vector(*map(max, a, b))

@@ -229,7 +229,7 @@ def pin_out(state: State, pools: Pools, pin: Pin) -> pb.PinUse:
         held += (pool.held_leaves(slot)[0] & places).bit_count()
         node = node_at(pools, pin.pool, slot)
         if node is None:
-            faults.append(_missing(state, pools, pin.pool, slot))
+            faults.append(_fault_of_missing(state, pools, pin.pool, slot))
         else:
             faults += _faults(state, node, indices(pools.positions[node], places))
     stands = pb.PIN_STATE_IN_USE if held else pb.PIN_STATE_FAULTY if faults else pb.PIN_STATE_FREE
@@ -249,7 +249,7 @@ def _faults(state: State, node: int, devices: Sequence[int]) -> Iterator[pb.PinF
         yield pb.PinFault(node=row.name, devices=which, why=fault)
 
 
-def _missing(state: State, pools: Pools, pool: str, slot: int) -> pb.PinFault:
+def _fault_of_missing(state: State, pools: Pools, pool: str, slot: int) -> pb.PinFault:
     """A node that the site counts to the pool and that has not joined, or is unlike the others; or one that is of another pool
     by now."""
     plan = next((plan for plan in state.settings.pools or () if plan.name == pool), None)

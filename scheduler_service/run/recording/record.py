@@ -150,7 +150,7 @@ class Recorder:
     def note_adopted(self, committed: bool = True) -> None:
         """The step holds. `committed`: there was something to commit."""
 
-    def undone(self) -> None:
+    def note_undone(self) -> None:
         """The state is as it was before the step. Safe to repeat."""
 
     def note_failed(self, fault: Exception) -> None:
@@ -197,7 +197,7 @@ class Recording(Recorder):
     def note_adopted(self, committed: bool = True) -> None:
         self._write("adopted" if committed else "unchanged")
 
-    def undone(self) -> None:
+    def note_undone(self) -> None:
         self._write("undone")
 
     def note_failed(self, fault: Exception) -> None:

@@ -49,7 +49,7 @@ from scheduler_service.sim.workloads import (
     arrivals_of,
     jobs_of,
     times_from,
-    undrawn,
+    whole_trace,
 )
 from scheduler_service.sim.workloads.arriving import NEVER_CAME, Timed
 from scheduler_service.sim.workloads.distributions import Model
@@ -270,7 +270,7 @@ def preview(case: Case) -> tuple[int, Skipped]:
         names = [vc.name for vc in case.virtual_clusters]
         if isinstance(case.workload, Generated):
             check_users(case.workload, names)
-        elif (whole := undrawn(case.workload)) is not case.workload:
+        elif (whole := whole_trace(case.workload)) is not case.workload:
             deque(of_known(jobs_of(whole, case.seed, case.folder, nodes), names), 0)
         else:
             jobs = of_known(jobs, names)

@@ -175,7 +175,7 @@ def _explain(error: "ErrorDetails", told: dict[str, Any]) -> str:
     where = ".".join(path) or "the configuration"
     context = error.get("ctx", {})
     if error["type"] == "extra_forbidden":
-        return f"{where}: there is no such setting; {_instead(path[-1], models)}"
+        return f"{where}: there is no such setting; {_suggest_name(path[-1], models)}"
     if error["type"] == "union_tag_not_found":
         return f"{where}: say of which `kind` it is: {_kinds(models)}"
     if error["type"] == "union_tag_invalid":
@@ -245,7 +245,7 @@ def _kinds(models: list[type[BaseModel]]) -> str:
     return ", ".join(kind for model in models for kind in _kind(model))
 
 
-def _instead(name: str, models: list[type[BaseModel]]) -> str:
+def _suggest_name(name: str, models: list[type[BaseModel]]) -> str:
     names = list(dict.fromkeys(field for model in models for field in model.model_fields))
     close = difflib.get_close_matches(name, names, 1)
     return f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"

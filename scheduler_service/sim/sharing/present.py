@@ -83,7 +83,7 @@ def rate_beside_neighbors(
     """The remaining part of its rate next to the launches on other devices of its nodes. `shares`: those already known of
     launches that also change now."""
 
-    def others() -> Iterator[tuple[Party, int]]:
+    def running_neighbors() -> Iterator[tuple[Party, int]]:
         for node in nodes:
             for key, other in near.get(node, {}).items():
                 if other is not party and works(other) and not mine & set(places(other)):
@@ -93,7 +93,7 @@ def rate_beside_neighbors(
 
     nodes = list(dict.fromkeys(task.node.name for task in party.tasks))
     mine = set(places(party))
-    found = list(others())
+    found = list(running_neighbors())
     networked = [share for other, share in found if len({task.node.name for task in other.tasks}) > 1] if len(nodes) > 1 else []
     return setup.rates.rate_beside(party.life.job.kind, [(other.life.job.kind, share) for other, share in found], networked)
 

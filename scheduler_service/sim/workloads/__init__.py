@@ -155,7 +155,7 @@ def _fitting(jobs: Iterable[SimJob], nodes: Sequence[Inventory], skipped: Skippe
             skipped[TOO_LARGE] = too_large
 
 
-def undrawn(workload: Workload) -> Workload:
+def whole_trace(workload: Workload) -> Workload:
     """All jobs of a trace of which a seed draws some; any other workload unchanged."""
     if isinstance(workload, File) and workload.resample:
         return workload.model_copy(update={"resample": False, "jobs": None, "arrivals": arriving.Recorded()})

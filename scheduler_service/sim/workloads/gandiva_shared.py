@@ -58,7 +58,7 @@ def searching(model: GandivaShared, place: int) -> Iterator[SimJob]:
         yield job._replace(spec=spec, submit_us=begins + job.submit_us, user=vc, vc=vc)
 
 
-def others(model: GandivaShared, seed: int) -> Iterator[SimJob]:
+def jobs_of_others(model: GandivaShared, seed: int) -> Iterator[SimJob]:
     """Yield the others' jobs. They overflow into idle cells of the searches, and are reclaimed."""
     for job in gandiva.jobs(model.others, seed):
         yield job._replace(spec=with_changes(job.spec, vc=OTHERS, guarantee=Guarantee.OVERFLOW), vc=OTHERS)
@@ -67,4 +67,4 @@ def others(model: GandivaShared, seed: int) -> Iterator[SimJob]:
 def jobs(model: GandivaShared, seed: int) -> Iterator[SimJob]:
     """Yield all jobs in order of arrival."""
     each = (searching(model, place) for place in range(len(model.searches)))
-    return merge(others(model, seed), *each, key=lambda job: job.submit_us)
+    return merge(jobs_of_others(model, seed), *each, key=lambda job: job.submit_us)

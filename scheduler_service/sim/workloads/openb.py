@@ -53,7 +53,7 @@ def read(model: Openb, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJ
         elif shares and model.parts_of_gpus == "skip":
             skipped["asks for a part of a GPU"] += 1
         else:
-            ran_us = _ran(row)
+            ran_us = _time_ran(row)
             its_class = job_class(row, ran_us)
             drawn = model.trial_work_s if its_class is JobClass.TRIAL else model.work_s
             work_us = ran_us if drawn is None else max(round(drawn.draw(rng) * SECOND), 1)
@@ -66,7 +66,7 @@ def read(model: Openb, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJ
             yield SimJob(like, work_us, submit_us)
 
 
-def _ran(row: Row) -> Micros:
+def _time_ran(row: Row) -> Micros:
     placed_us, end_us = row.micros("sched_s"), row.micros("end_s")
     if end_us < placed_us:
         raise row.bad("end_s", f"must not be before sched_s, and is {row.text('end_s')}")

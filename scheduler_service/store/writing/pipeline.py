@@ -37,8 +37,8 @@ def execute(session: PGconn, prepared: set[bytes], calls: Sequence[Call]) -> lis
         sent = _send(session, prepared, calls)
         _flush(session)
         for name in sent:
-            results.append((name, _next(session)))
-        _next(session)  # that of the synchronization, which ends the pipeline
+            results.append((name, _next_result(session)))
+        _next_result(session)  # that of the synchronization, which ends the pipeline
         session.exit_pipeline_mode()
     except BaseException:
         session.finish()  # it is lost, or out of step, so that it can be asked nothing any more
@@ -70,7 +70,7 @@ def _flush(session: PGconn) -> None:
             session.consume_input()
 
 
-def _next(session: PGconn) -> PGresult:
+def _next_result(session: PGconn) -> PGresult:
     """The next result. libpq says with a None that those of a call are complete: after each there is one."""
     for _ in range(2):
         while session.is_busy():

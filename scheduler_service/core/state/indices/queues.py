@@ -7,7 +7,15 @@ from scheduler_service.core.state.indices.charges import charge_all
 from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.nonempty import add_or_discard
 from scheduler_service.core.state.queue import Queue
-from scheduler_service.core.state.queue_keys import ACTIVE, LANE, Deadline, lanes_of, may_do_without_devices, queues_in, stands
+from scheduler_service.core.state.queue_keys import (
+    ACTIVE,
+    LANE,
+    Deadline,
+    is_in_queue,
+    lanes_of,
+    may_do_without_devices,
+    queues_in,
+)
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.tables import Tables
 
@@ -19,8 +27,8 @@ def move_in_queue(state: Tables, old: Job | None, new: Job | None) -> None:
         return
     order = state.vc_orders.get(row.spec.vc, state.site_order)
     memo = state.memos.rows.get((order.policy, order.subject(row))) if order.policy else None
-    was = order.key(old, memo, state.settings) if old is not None and stands(old) else None
-    now = order.key(new, memo, state.settings) if new is not None and stands(new) else None
+    was = order.key(old, memo, state.settings) if old is not None and is_in_queue(old) else None
+    now = order.key(new, memo, state.settings) if new is not None and is_in_queue(new) else None
     spec = row.spec
     if not spec.vc and (may_do_without_devices(spec) or (old is not None and old.spec is not spec)):
         _count_without_devices(state, old if was is not None else None, new if now is not None else None)
@@ -129,7 +137,7 @@ def of_memo(state: Tables, old: Memo | None, new: Memo | None) -> None:
         was, now = order.key(job, old, state.settings), order.key(job, new, state.settings)
         if was == now:
             continue
-        if stands(job):
+        if is_in_queue(job):
             _dequeue(state, job, was)
             _enqueue(state, job, now)
         elif order.claim is Claim.REORDER and _runs(job):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_service.core.model import Node, NodeState
-from scheduler_service.core.model.values import ZERO, Vector, add, fits, least, sub
+from scheduler_service.core.model.values import ZERO, Vector, add, fits, minimum, sub
 from scheduler_service.core.state.resources.capacities import Capacities
 from scheduler_service.core.state.resources.node_bits import bits_of, mask_of
 from scheduler_service.core.state.resources.packing import pack
@@ -148,7 +148,7 @@ class FreeResources(Capacities):
                 self._lacking[node] = _CLOSED
             else:
                 if cpu > _CPU_MOST or memory > _MEMORY_MOST or devices > _DEVICES_MOST:
-                    cpu, memory, devices = least(self._free[node], _MOST)
+                    cpu, memory, devices = minimum(self._free[node], _MOST)
                 self._lacking[node] = _ALL - (memory | cpu << _CPU | devices << _DEVICES)
         self._unlisted.clear()
 
@@ -185,7 +185,7 @@ class FreeResources(Capacities):
             rest &= ~bits
         return rest != 0
 
-    def having(self, devices: int, among: Suitable | None = None) -> int:
+    def nodes_with_free(self, devices: int, among: Suitable | None = None) -> int:
         """Return the open nodes with this many free devices; bit i is node i. For more than 16 devices some may have fewer."""
         if self._uncounted:
             self._count()
@@ -214,7 +214,7 @@ class FreeResources(Capacities):
 
     def _first_within(self, need: Vector, among: Suitable | None, within: int | None) -> int | None:
         """Does what `first_fit` does, regardless of what is kept; `within` is a set of nodes as bits."""
-        may, free = self.having(need[2], among), self._free
+        may, free = self.nodes_with_free(need[2], among), self._free
         if within is not None:
             may &= within
         for _ in range(_LOOKED_AT):

@@ -40,7 +40,7 @@ def instance(problem: Problem) -> Instance:
     return Instance(times, longest_first, slots, tuple(map(_sums, slots)), jobs, ranked, base)
 
 
-def sooner(instance: Instance, times: int) -> Instance:
+def with_earlier_slots(instance: Instance, times: int) -> Instance:
     """The same instance with slots that are free this many times sooner."""
     slots = tuple(of_kind // times for of_kind in instance.slots)
     return instance._replace(slots=slots, sums=tuple(map(_sums, slots)))

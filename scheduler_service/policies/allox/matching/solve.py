@@ -7,7 +7,7 @@ import numpy as np
 
 from scheduler_service.policies.allox.matching.flow import flow
 from scheduler_service.policies.allox.matching.greedy import greedy
-from scheduler_service.policies.allox.matching.instance import FAR, Instance, instance, sooner
+from scheduler_service.policies.allox.matching.instance import FAR, Instance, instance, with_earlier_slots
 from scheduler_service.policies.allox.matching.moves import cheaper, cheapest, enter_job
 from scheduler_service.policies.allox.matching.plan import Plan, cost, matching, plan
 from scheduler_service.policies.allox.matching.problem import NOWHERE, Ints, Matching, Problem, check
@@ -33,11 +33,11 @@ def solve(problem: Problem, before: tuple[Ints, Ints] | None = None) -> Matching
         raise ValueError(f"{len(before[0])} kinds and {len(before[1])} positions are known of {len(problem.arrived)} jobs")
     of = instance(problem)
     optimum = None if before is None else _nearby(of, *(part[of.jobs] for part in before))
-    current, found = optimum or _fresh(of)
+    current, found = optimum or _solve_from_scratch(of)
     return matching(problem, of, current, found.prices)
 
 
-def _fresh(of: Instance) -> tuple[Plan, Residual]:
+def _solve_from_scratch(of: Instance) -> tuple[Plan, Residual]:
     """The optimal plan and its prices. A long queue is solved for some of its jobs first, then for twice as many, and so on.
     With half of the jobs, and slots free in half the time, every position and every price is about half of what it is."""
     usable = of.times < FAR
@@ -47,7 +47,7 @@ def _fresh(of: Instance) -> tuple[Plan, Residual]:
     turn = np.empty(len(of.jobs), np.int64)
     turn[np.argsort(of.times.min(axis=1), kind="stable")] = np.arange(len(turn))
     every = 1 << (begin.width // _LONG).bit_length()
-    part, allowed, reach = sooner(of, every), usable, _wide
+    part, allowed, reach = with_earlier_slots(of, every), usable, _wide
     while True:
         taken = (turn % every == 0)[:, None]
         current, found = _optimum(part, greedy(part, allowed & taken), reach)
@@ -56,7 +56,7 @@ def _fresh(of: Instance) -> tuple[Plan, Residual]:
         best = cheapest(part, current, found, np.arange(len(turn))) // current.width
         kind = np.where(current.kind == NOWHERE, best, current.kind)
         every //= 2
-        part, allowed, reach = sooner(of, every), kind[:, None] == np.arange(usable.shape[1]), _narrow
+        part, allowed, reach = with_earlier_slots(of, every), kind[:, None] == np.arange(usable.shape[1]), _narrow
 
 
 def _optimum(of: Instance, current: Plan, reach: Callable[[Ints], Ints]) -> tuple[Plan, Residual]:

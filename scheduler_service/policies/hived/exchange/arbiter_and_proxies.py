@@ -115,7 +115,7 @@ def _levels(pools: Pools, vc: VirtualCluster, pool: str) -> list[str]:
 def _propose(state: State, pools: Pools, vc: VirtualCluster, board: Board) -> Generator[Plan, str | None, Board]:
     """Returns the board as it is then: to make it costs more than all else here, and most of the time it is the same."""
     rows = [state.idle.rows[kind] for kind in sorted(state.idle_of.get(vc.id, ()))]
-    idle = [_idle(pools, row) for row in rows if has_level(pools, row.pool, row.level)]
+    idle = [_idle_cells(pools, row) for row in rows if has_level(pools, row.pool, row.level)]
     policy = vc.policy
     settings = ProxySettings(policy.proxy_after_us, policy.proxy_window_us, policy.proxy_keep)
     exchanges = exchanges_of(state, vc.id)
@@ -138,7 +138,7 @@ def _board(state: State) -> Board:
     return board_of(state, state.cluster.clock_us)
 
 
-def _idle(pools: Pools, row: IdleCells) -> Idle:
+def _idle_cells(pools: Pools, row: IdleCells) -> Idle:
     shape = pools.pools[row.pool].shape
     level = level_of(shape, row.level)
     devices = 0 if level is None or not pools.models[row.pool] else shape.size(level)

@@ -31,7 +31,7 @@ class Idle(NamedTuple):
     history: tuple[tuple[Micros, int], ...]
     """(From when on, how many), in order of time."""
 
-    def least(self, since_us: Micros) -> int:
+    def least_since(self, since_us: Micros) -> int:
         """How many have been idle ever since: cells have no names, so it is the fewest there were at any time."""
         before = [count for at, count in self.history if at <= since_us]
         if not before:
@@ -54,7 +54,12 @@ def propose_idle(
     exchanges, lots = tuple(exchanges), []
     for kind in idle:
         offered = _on_offer(board, vc, kind)
-        count = kind.least(board.now - settings.idle_us) - settings.keep - offered - _cells_to_give(board, exchanges, vc, kind)
+        count = (
+            kind.least_since(board.now - settings.idle_us)
+            - settings.keep
+            - offered
+            - _cells_to_give(board, exchanges, vc, kind)
+        )
         end = board.now + (settings.window_us or settings.idle_us)
         lot = Lot(kind.pool, kind.level, count, board.now, end, kind.devices)
         if owned is not None and count > 0:
@@ -74,19 +79,19 @@ def propose_withdrawals(
         now_idle = kind.history[-1][1] if kind.history else 0
         excess = _on_offer(board, vc, kind) + _cells_to_give(board, exchanges, vc, kind) + settings.keep - now_idle
         for offer in reversed(board.offers_of(vc, kind.pool, kind.level)):
-            if excess > 0 and offer.by_proxy and _ungiven(board, offer):
-                excess -= _ungiven(board, offer)
+            if excess > 0 and offer.by_proxy and _cells_not_given(board, offer):
+                excess -= _cells_not_given(board, offer)
                 withdrawn.append(offer.id)
     return withdrawn
 
 
-def _ungiven(board: Board, offer: Posting) -> int:
+def _cells_not_given(board: Board, offer: Posting) -> int:
     """The cells of an offer that nobody has at this moment: the VC still has them in its quota."""
     return board.cells_left(offer, board.now, board.now + 1)
 
 
 def _on_offer(board: Board, vc: int, kind: Idle) -> int:
-    return sum(_ungiven(board, offer) for offer in board.offers_of(vc, kind.pool, kind.level))
+    return sum(_cells_not_given(board, offer) for offer in board.offers_of(vc, kind.pool, kind.level))
 
 
 def _cells_to_give(board: Board, exchanges: Iterable[Exchange], vc: int, kind: Idle) -> int:
