@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from client_sdk._base import Asking, AskingAsync
 from client_sdk._requests import jobs
+from client_sdk._values.device_parts import Sharing
 from client_sdk._values.job_options import Time
 from client_sdk._values.options import job_id
-from client_sdk._values.parts import Sharing
 from client_sdk.models import Dependency, Job, JobAtRisk
 
 

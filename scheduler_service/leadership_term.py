@@ -23,7 +23,7 @@ from scheduler_service.run.dispatch import Dispatch
 from scheduler_service.run.engine_thread import EngineThread, NotLeading
 from scheduler_service.run.invariant_sampling import watch_state
 from scheduler_service.run.leadership import Renewal
-from scheduler_service.run.planner import Planner
+from scheduler_service.run.planner_process import Planner
 from scheduler_service.startup import clock, left_over, load_state
 from scheduler_service.store import RENEWALS
 

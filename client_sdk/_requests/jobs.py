@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from client_sdk import units
+from client_sdk._values.device_parts import Sharing, share_mode
 from client_sdk._values.job_options import Time
 from client_sdk._values.options import job_id
-from client_sdk._values.parts import Sharing, share_mode
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import (
     CellQuota,

@@ -8,11 +8,11 @@ from numbers import Real
 from typing import Any, Literal, TypedDict
 
 from client_sdk import units
+from client_sdk._values.device_parts import part
 from client_sdk._values.enums import DependencyKind, Exit0AfterStop, Guarantee, JobClass, ShareMode
 from client_sdk._values.exported_environment import export_environment
 from client_sdk._values.job_options import Alternative, Jobs, Time
 from client_sdk._values.jobs import Job
-from client_sdk._values.parts import part
 from client_sdk._values.python_environments import activate_environment
 from client_sdk._values.specs import (
     DEFAULT,

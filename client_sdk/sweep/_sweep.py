@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, Self, Unpack
 
 from client_sdk import units
+from client_sdk._values.device_parts import part
 from client_sdk._values.job_options import JobOptions, Time
-from client_sdk._values.parts import part
 from client_sdk.client import Client
 from client_sdk.errors import FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.models import Job, JobState, ShareMode

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 from ebb.v1 import cluster_pb2, job_pb2
 
 from client_sdk._protobuf import convert
-from client_sdk._values.parts import WHOLE
+from client_sdk._values.device_parts import WHOLE
 from client_sdk.errors import FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.models import Resources
 from client_sdk.testing import _runs

@@ -13,7 +13,7 @@ from scheduler_service.commands.database import CommandError, connection, databa
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from scheduler_service.core.model.access import Token
+    from scheduler_service.core.model.tokens import Token
 
 PREFIX = "ebb_"
 """Prefix of every token, so that people and secret scanners recognize one."""
@@ -57,7 +57,7 @@ def create(user: str, role: str, expires: float | None, **database: Any) -> None
         raise click.UsageError(f"--user: {user!r} is no name: letters, digits, dots, hyphens, underscores and @, at most 64")
     with connection(database, _ready) as conn:
         from scheduler_service import store
-        from scheduler_service.core.model.access import Role
+        from scheduler_service.core.model.tokens import Role
         from scheduler_service.run.token_cache import digest_of, wall_clock
 
         secret = PREFIX + secrets.token_urlsafe(32)

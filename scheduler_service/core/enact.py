@@ -63,8 +63,8 @@ from scheduler_service.core.model.values import Micros, fits, mask_of, minimum, 
 from scheduler_service.core.operations.migrating import give_way, migrate_for_policy
 from scheduler_service.core.operations.parking import park_for_policy, unpark_for_policy
 from scheduler_service.core.operations.samples import skip_samples
-from scheduler_service.core.state.eligibility import RULES, claim_of, spared_reason, why_not
 from scheduler_service.core.state.holdings import devices_released, jobs_together, resources_released
+from scheduler_service.core.state.preemption_rights import RULES, claim_of, spared_reason, why_not
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 

@@ -36,7 +36,7 @@ class Ranked(NamedTuple):
 
 
 Rank = Callable[[State, Job, Sequence[Job], Rng], Ranked]
-"""Ranks the jobs that a waiting job may preempt (by `state/eligibility`), the first victim first."""
+"""Ranks the jobs that a waiting job may preempt (by `state/preemption_rights`), the first victim first."""
 
 
 class Victims(NamedTuple):

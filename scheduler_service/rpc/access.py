@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from scheduler_service.core.errors import NotFound
-from scheduler_service.core.model.access import Role, Token
+from scheduler_service.core.model.tokens import Role, Token
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.interceptors import PermissionDenied, Unauthenticated
 from scheduler_service.rpc.method_table import Call, Context, Method

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from ebb.v1 import job_pb2
 
 from scheduler_service.core.model import Job
-from scheduler_service.core.model.access import Role
+from scheduler_service.core.model.tokens import Role
 from scheduler_service.rpc.access import caller
 from scheduler_service.secret_arguments import HIDDEN, SecretArguments
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from scheduler_service.core.model.access import Token
+from scheduler_service.core.model.tokens import Token
 from scheduler_service.core.model.values import Micros
 from scheduler_service.run.ports import NotCommitted
 

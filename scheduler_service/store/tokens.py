@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from scheduler_service.core.model.access import Role, Token
+from scheduler_service.core.model.tokens import Role, Token
 from scheduler_service.core.model.values import Micros
 from scheduler_service.store.connect import reading as transaction
 from scheduler_service.store.schema.tables import api_token

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_service.core.cells.closeness import closest_devices, device_tree
-from scheduler_service.core.cells.shape import Shape, cell_mask, height_of, parts, pick, pick_cell, touching, whole_cells
+from scheduler_service.core.cells.node_masks import height_of, parts, pick, pick_cell, touching, whole_cells
+from scheduler_service.core.cells.shape import Shape, cell_mask
 from scheduler_service.core.model.values import mask_of
 from tests.core.cells import P100
 

@@ -7,10 +7,11 @@ leave every other promise as it was (Eqn 2). Runs that leave anyhow do not count
 from collections.abc import Iterator
 from itertools import combinations
 
+from scheduler_service.core.cells.node_masks import height_of
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.pool_queries import is_unbound
 from scheduler_service.core.cells.positions import positions
-from scheduler_service.core.cells.shape import height_of, leaves
+from scheduler_service.core.cells.shape import leaves
 from scheduler_service.core.model import RunPhase
 from scheduler_service.core.model.tenants.virtual_clusters import Owner
 from scheduler_service.core.model.values import Mask, mask_of

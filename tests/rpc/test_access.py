@@ -18,7 +18,7 @@ from client_sdk import AsyncClient, Client, PermissionDenied, Unauthenticated
 from node_agent.transport.security import Security
 from scheduler_service import store
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.model.access import Role
+from scheduler_service.core.model.tokens import Role
 from scheduler_service.rpc import access
 from scheduler_service.rpc.access import MAY, OPEN, Access
 from scheduler_service.rpc.backend import Backend

@@ -14,8 +14,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from sqlalchemy import Engine
 
 from scheduler_service.core.handlers.exchange import MOST_POSTINGS
-from scheduler_service.core.model.access import Role
 from scheduler_service.core.model.tenants.exchange import Exchange, Lot, Posting, PostingKind, Surplus
+from scheduler_service.core.model.tokens import Role
 from scheduler_service.rpc.convert.exchange import exchange_out, postings_out, surplus_out
 from scheduler_service.run.token_cache import wall_clock
 from tests.rpc.server import LIMIT, Agent, Server, failure

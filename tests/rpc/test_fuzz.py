@@ -16,7 +16,7 @@ from ebb.v1 import virtual_clusters_pb2 as vc_pb
 from sqlalchemy import Engine
 
 from scheduler_service.core.invariants import check
-from scheduler_service.core.model.access import Role
+from scheduler_service.core.model.tokens import Role
 from scheduler_service.rpc.access import MAY, OPEN
 from scheduler_service.rpc.receiving import LARGEST_MESSAGE
 from scheduler_service.rpc.services import logs

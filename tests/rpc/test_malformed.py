@@ -7,7 +7,7 @@ import grpc
 import pytest
 from ebb.agent.v1 import agent_link_pb2 as link_pb
 
-from scheduler_service.core.model.access import Role
+from scheduler_service.core.model.tokens import Role
 from scheduler_service.rpc import decoding
 from scheduler_service.rpc.access import MAY, OPEN
 from tests.rpc.server import LIMIT, Agent, Failure, Sending, Server, closing, failure

@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor, MethodDescriptor
 
 from client_sdk import Client, InvalidArgument
 from scheduler_service.config import Config
-from scheduler_service.core.model.access import Role
+from scheduler_service.core.model.tokens import Role
 from scheduler_service.rpc.access import MAY, OPEN
 from scheduler_service.secret_arguments import HIDDEN, SecretArguments, problem
 from tests.rpc.server import LIMIT, Server, closing, failure, submit_request

@@ -11,7 +11,7 @@ from ebb.agent.v1 import agent_link_pb2 as link_pb
 from ebb.v1 import snapshots_pb2 as pb
 from ebb.v1 import snapshots_pb2_grpc
 
-from scheduler_service.core.model.access import Role
+from scheduler_service.core.model.tokens import Role
 from scheduler_service.rpc import file_expiry
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.run.ports import NotCommitted

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from google.rpc import code_pb2, error_details_pb2
 
-from scheduler_service.core.model.access import Role
+from scheduler_service.core.model.tokens import Role
 from scheduler_service.rpc import access
 from scheduler_service.rpc.access import Caller
 from scheduler_service.rpc.interceptors import status_of

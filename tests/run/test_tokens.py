@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from scheduler_service.core.model.access import Role, Token
+from scheduler_service.core.model.tokens import Role, Token
 from scheduler_service.run import token_cache as module
 from scheduler_service.run.ports import NotCommitted
 from scheduler_service.run.token_cache import KNOWN, Tokens, digest_of

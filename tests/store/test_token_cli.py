@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, text
 
 from scheduler_service import store
 from scheduler_service.commands.main import main
-from scheduler_service.core.model.access import Role
+from scheduler_service.core.model.tokens import Role
 from scheduler_service.run.token_cache import digest_of, wall_clock
 from scheduler_service.store.embedded.server import Embedded
 from tests.store.fixtures import new_database, short_dir

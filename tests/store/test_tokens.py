@@ -5,7 +5,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from scheduler_service import store
-from scheduler_service.core.model.access import Role, Token
+from scheduler_service.core.model.tokens import Role, Token
 
 DIGEST, OTHER = b"a" * 32, b"b" * 32
 

@@ -12,8 +12,8 @@ from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import SECOND, Micros, mask_of
-from scheduler_service.core.state.eligibility import why_not
 from scheduler_service.core.state.holdings import group_of, jobs_together, made_ready, runs_together
+from scheduler_service.core.state.preemption_rights import why_not
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 

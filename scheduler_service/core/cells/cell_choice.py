@@ -11,8 +11,9 @@ from itertools import islice
 from scheduler_service.core.cells.free_lists import Free, key_of, used_and_index
 from scheduler_service.core.cells.healthy_leaves import HealthyLeaves
 from scheduler_service.core.cells.idle_index import IdleIndex
+from scheduler_service.core.cells.node_masks import pick, touching
 from scheduler_service.core.cells.promises import Balance, balance
-from scheduler_service.core.cells.shape import Shape, cell_mask, pick, touching
+from scheduler_service.core.cells.shape import Shape, cell_mask
 from scheduler_service.core.cells.slots import Facts
 from scheduler_service.core.model.values import Mask
 

@@ -7,7 +7,8 @@ those of its children that are wholly open. A change costs the levels it climbs 
 
 from bisect import bisect_left, insort
 
-from scheduler_service.core.cells.shape import Shape, cell_mask, change, parts
+from scheduler_service.core.cells.node_masks import change, parts
+from scheduler_service.core.cells.shape import Shape, cell_mask
 from scheduler_service.core.cells.slots import Facts
 from scheduler_service.core.model.values import Mask
 

@@ -7,7 +7,8 @@ changes nothing here in the end.
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
-from scheduler_service.core.cells.shape import Shape, parts
+from scheduler_service.core.cells.node_masks import parts
+from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.cells.slots import Facts, Slot
 
 _SLOT = 48

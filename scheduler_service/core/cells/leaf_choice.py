@@ -6,9 +6,10 @@ How many leaves are in use is known here; whose runs these are is for a policy t
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
+from scheduler_service.core.cells.node_masks import height_of, pick, pick_cell
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.request import Need
-from scheduler_service.core.cells.shape import Shape, height_of, pick, pick_cell
+from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.model.values import Mask
 
 IN_CHOICE = 16

@@ -4,9 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from scheduler_service.core.cells.node_masks import pick, pick_cell
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.request import Need, Part, RequestedCells, Together, enough, needs_of
-from scheduler_service.core.cells.shape import Shape, cell_mask, pick, pick_cell
+from scheduler_service.core.cells.shape import Shape, cell_mask
 from scheduler_service.core.model.values import Mask
 
 

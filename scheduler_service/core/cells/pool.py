@@ -7,13 +7,14 @@ are any integers.
 
 from collections.abc import Iterator, Sequence, Set
 
+from scheduler_service.core.cells.available_parts import OwnedParts
 from scheduler_service.core.cells.cell_choice import Choose, best, costs_nobody, first, opportunistic, partly_healthy
 from scheduler_service.core.cells.free_lists import Free
 from scheduler_service.core.cells.healthy_leaves import HealthyLeaves
 from scheduler_service.core.cells.idle_index import IdleIndex
-from scheduler_service.core.cells.owned_parts import OwnedParts
+from scheduler_service.core.cells.node_masks import pick_cell
 from scheduler_service.core.cells.promises import Balance, Promises, balance, holds
-from scheduler_service.core.cells.shape import Shape, cell_mask, leaves, pick_cell
+from scheduler_service.core.cells.shape import Shape, cell_mask, leaves
 from scheduler_service.core.cells.slots import Facts, Slot, Unit
 from scheduler_service.core.model.tenants.virtual_clusters import Owner
 from scheduler_service.core.model.values import Mask

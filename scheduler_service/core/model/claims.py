@@ -1,4 +1,4 @@
-"""The rights by which jobs preempt others. The table in `state/eligibility.py` says which runs each claim reaches."""
+"""The rights by which jobs preempt others. The table in `state/preemption_rights.py` says which runs each claim reaches."""
 
 from enum import Enum
 

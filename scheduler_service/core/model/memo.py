@@ -29,7 +29,7 @@ def shared_subject(vc: str, what: str) -> str:
     """Return the subject of a memo that belongs to no job. It includes the virtual cluster (empty: the site), so that the
     policy of that virtual cluster is asked when the memo is due, and so that no two virtual clusters share a memo.
 
-    >>> shared("vision", "user/ann"), shared("", "user/ann")
+    >>> shared_subject("vision", "user/ann"), shared_subject("", "user/ann")
     ('vision/user/ann', '/user/ann')
     """
     return f"{vc}/{what}"

@@ -9,7 +9,7 @@ from scheduler_service.core.model.sharing import Row
 def with_packed(rows: Sequence[Row], row: int, keys: Collection[RunKey]) -> tuple[Row, ...]:
     """The rows with these runs in the row of this number, in addition to those that it has.
 
-    >>> packed((Row((RunKey(1, 1),)),), 0, [RunKey(2, 1)])[0].runs
+    >>> with_packed((Row((RunKey(1, 1),)),), 0, [RunKey(2, 1)])[0].runs
     (RunKey(job_id=1, run=1, task=0), RunKey(job_id=2, run=1, task=0))
     """
     joined = rows[row]._replace(runs=tuple(sorted({*rows[row].runs, *keys})))

@@ -33,6 +33,7 @@ def memory_of(spec: JobSpec, limit_mib: int, settings: Settings) -> int:
 def part_of(spec: JobSpec, limit_mib: int) -> int:
     """The part of such a device that the job asks for, in millionths: that of its memory, if it names only memory.
 
+    >>> from scheduler_service.core.model.values import Vector
     >>> part_of(JobSpec((), Vector(devices=1), gpu_memory_mib=20, share=ShareMode.PACKED), 80)
     250000
     """

@@ -37,7 +37,7 @@ class Start(NamedTuple):
 def encode_starts(starts: Iterable[Start]) -> tuple[int | str, ...]:
     """Encode starts for a memo and the event `PlanReady`: two numbers for each, and a text if there is more to say.
 
-    >>> encoded([Start(7, 0), Start(8, 1, {0: 2000, 1: 0}, "k80")])
+    >>> encode_starts([Start(7, 0), Start(8, 1, {0: 2000, 1: 0}, "k80")])
     (7, 0, 8, 1, '0:2000,1:0 k80')
     """
     found: list[int | str] = []
@@ -50,7 +50,7 @@ def encode_starts(starts: Iterable[Start]) -> tuple[int | str, ...]:
 
 def decode_starts(plan: Iterable[int | str]) -> list[Start]:
     """
-    >>> decoded([7, 0, 8, 1, "0:2000,1:0 k80"])[1] == Start(8, 1, {0: 2000, 1: 0}, "k80")
+    >>> decode_starts([7, 0, 8, 1, "0:2000,1:0 k80"])[1] == Start(8, 1, {0: 2000, 1: 0}, "k80")
     True
     """
     found: list[Start] = []

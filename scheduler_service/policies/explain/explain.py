@@ -18,7 +18,7 @@ from scheduler_service.core.model.values import SECOND, ZERO, Micros, Vector
 from scheduler_service.core.operations.moving_parked import may_move
 from scheduler_service.core.operations.parking import BY_USER
 from scheduler_service.core.operations.resuming import what_holds_up
-from scheduler_service.core.state.eligibility import Spared, claim_of, spared_reason
+from scheduler_service.core.state.preemption_rights import Spared, claim_of, spared_reason
 from scheduler_service.core.state.queue_keys import OWN_LANES, PAUSES, Lane, own_lane, startable
 from scheduler_service.core.state.resources.packing import largest_first, pack
 from scheduler_service.core.state.resources.suitable_nodes import describe, node_requirements

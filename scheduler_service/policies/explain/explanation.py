@@ -83,7 +83,7 @@ def number_of(count: int, what: str) -> str:
 def count_text(count: int, what: str) -> str:
     """Format a count with its noun and verb.
 
-    >>> counted(1, "job"), counted(2, "job")
+    >>> count_text(1, "job"), count_text(2, "job")
     ('1 job is', '2 jobs are')
     """
     return f"{count} {what} is" if count == 1 else f"{count} {what}s are"

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scheduler_service.core.messages import Rng
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.values import Vector, add, fits, sub
-from scheduler_service.core.state.eligibility import RULES, claim_of
 from scheduler_service.core.state.holdings import holding, runs_together
+from scheduler_service.core.state.preemption_rights import RULES, claim_of
 from scheduler_service.core.state.resources.packing import largest_first
 from scheduler_service.core.state.state import State
 

@@ -12,8 +12,8 @@ from scheduler_service.core.messages import AddEarmark, Plan, Preempt, Rng
 from scheduler_service.core.model import Decision, Job
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.values import ZERO, Vector, add, fits
-from scheduler_service.core.state.eligibility import claim_of, spared_reason, why_not
 from scheduler_service.core.state.holdings import holding, jobs_together, runs_together
+from scheduler_service.core.state.preemption_rights import claim_of, spared_reason, why_not
 from scheduler_service.core.state.queue import NOBODY
 from scheduler_service.core.state.resources.packing import pack
 from scheduler_service.core.state.state import State

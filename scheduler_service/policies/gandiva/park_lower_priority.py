@@ -23,9 +23,9 @@ from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.gandiva.memos import forget, memo_of
 from scheduler_service.policies.gandiva.migration import may_move, place_to_move
+from scheduler_service.policies.gandiva.slicing.candidate_servers import servers_with_room
 from scheduler_service.policies.gandiva.slicing.mates import outranked_devices, outranked_slots, outranks
 from scheduler_service.policies.gandiva.slicing.probes import NAME
-from scheduler_service.policies.gandiva.slicing.servers import servers_with_room
 from scheduler_service.policies.gandiva.slicing.settings import Settings
 from scheduler_service.policies.gandiva.slicing.take_turns import would_do
 from scheduler_service.policies.placing.resume_placement import Find, resume_elsewhere

@@ -9,7 +9,7 @@ from itertools import islice
 
 from scheduler_service.core.model import EarmarkPhase, Job
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
-from scheduler_service.core.state.eligibility import claim_of, why_not
+from scheduler_service.core.state.preemption_rights import claim_of, why_not
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages_within

@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import islice
 
 from scheduler_service.core.allocation.guarantee import guaranteed_in_part
+from scheduler_service.core.cells.node_masks import pick
 from scheduler_service.core.cells.positions import indices, positions
-from scheduler_service.core.cells.shape import pick
 from scheduler_service.core.messages import Bind, Place, Plan, Reclaim, Spot
 from scheduler_service.core.model import Job, RunKey
 from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster

@@ -6,7 +6,7 @@ from scheduler_service.core.messages import Wait
 from scheduler_service.core.model import Job, Reason, RunKey
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee, VirtualCluster
-from scheduler_service.core.state.eligibility import RULES, claim_of
+from scheduler_service.core.state.preemption_rights import RULES, claim_of
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.guaranteed import holds_up, sufficing, suits

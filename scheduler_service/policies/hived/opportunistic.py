@@ -22,8 +22,8 @@ from scheduler_service.core.model import Job, JobClass, Reason
 from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.model.tenants.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.model.values import Mask, mask_of
-from scheduler_service.core.state.eligibility import claim_of
 from scheduler_service.core.state.holdings import jobs_together, runs_together
+from scheduler_service.core.state.preemption_rights import claim_of
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.resources.cpu_only_jobs import asks_no_cell, place_host_only
 from scheduler_service.core.state.state import State

@@ -7,20 +7,20 @@ job, until a job comes that has a right to it.
 from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
+from scheduler_service.core.cells.node_masks import pick_cell
 from scheduler_service.core.cells.opportunistic_search import find_idle, may_find
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.cells.request import Need, RequestedCells, requested_cells
-from scheduler_service.core.cells.shape import pick_cell
 from scheduler_service.core.messages import Action, Plan, Preempt, Reclaim, Rng, Spot
 from scheduler_service.core.model import Job, Run
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.sharing import ShareGroup
 from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.core.model.values import Mask, mask_of
-from scheduler_service.core.state.eligibility import claim_of
 from scheduler_service.core.state.holdings import group_of, made_ready, runs_together
+from scheduler_service.core.state.preemption_rights import claim_of
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.guaranteed import in_the_way_of, keep, spots_at, suits, without_warm

@@ -12,8 +12,8 @@ from scheduler_service.core.messages import Action, AddEarmark, Plan, Preempt, R
 from scheduler_service.core.model import Decision, Job, JobClass
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
-from scheduler_service.core.state.eligibility import RULES, claim_of, spared_reason, why_not
 from scheduler_service.core.state.holdings import first_of_each, jobs_together
+from scheduler_service.core.state.preemption_rights import RULES, claim_of, spared_reason, why_not
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.chosen_stages import stages_within
 from scheduler_service.policies.hived.guaranteed import holds_up

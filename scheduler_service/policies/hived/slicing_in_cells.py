@@ -6,9 +6,9 @@ cells as before. A guaranteed job takes room on a server in cells of its own, an
 
 from collections.abc import Callable
 
+from scheduler_service.core.cells.node_masks import pick
 from scheduler_service.core.cells.pool_queries import owned_positions
 from scheduler_service.core.cells.positions import indices, positions
-from scheduler_service.core.cells.shape import pick
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Bind, Plan, Spot
 from scheduler_service.core.model import Job

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from scheduler_service.core.enact import WAITING
 from scheduler_service.core.messages import Wait
 from scheduler_service.core.model import Job, JobClass, Reason
-from scheduler_service.core.state.eligibility import RULES, Rule, Spared, claim_of, spared_reason, why_not
 from scheduler_service.core.state.holdings import jobs_together
+from scheduler_service.core.state.preemption_rights import RULES, Rule, Spared, claim_of, spared_reason, why_not
 from scheduler_service.core.state.state import State
 
 NOT_ENOUGH = "every run that may be preempted, together, would not make room"

@@ -12,8 +12,8 @@ from ebb.v1 import exchange_pb2_grpc
 from scheduler_service.core.errors import NotFound, no_such_vc, no_virtual_clusters
 from scheduler_service.core.handlers.exchange import check_same_deal, check_same_post
 from scheduler_service.core.messages import Exchanged, PostingChanged, ReturnRequested, WithdrawRequested
-from scheduler_service.core.model.access import Role
 from scheduler_service.core.model.tenants.exchange import ExchangeState, Posting, PostingState
+from scheduler_service.core.model.tokens import Role
 from scheduler_service.rpc.access import caller, user
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.convert.exchange import (

@@ -157,7 +157,7 @@ def demand_when_packed(kind: Kind) -> float:
     so that jobs of one kind together reach the table's rate. The demand of other kinds is interpolated between the two measured
     kinds with the closest utilization.
 
-    >>> round(demanded(GANDIVA["rhn"]), 3)
+    >>> round(demand_when_packed(GANDIVA["rhn"]), 3)
     0.682
     """
     if kind.packed:

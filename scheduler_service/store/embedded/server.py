@@ -50,8 +50,8 @@ log = logging.getLogger(__name__)
 class Embedded:
     """The server of one data folder, used by one process at a time.
 
-    >>> with Embedded(Path("/srv/ebb")) as url:
-    ...     engine = open_engine(url)
+        with Embedded(Path("/srv/ebb")) as url:
+            engine = open_engine(url)
 
     `state_dir` is the state folder for root, `durable=False` gives up fsync (for tests alone). As long as it is started, an
     exit of the interpreter stops it too; after a kill -9 the server keeps running, and the next `start` replaces it.

@@ -3,11 +3,11 @@
 from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
 from scheduler_service.core.model.values import Mask, Vector, mask_of, sub
-from scheduler_service.core.state.eligibility import spared_reason
 from scheduler_service.core.state.holdings import holding
 from scheduler_service.core.state.indices.charges import charge
 from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.nonempty import add_or_discard, count, set_or_drop
+from scheduler_service.core.state.preemption_rights import spared_reason
 from scheduler_service.core.state.queue_keys import Deadline
 from scheduler_service.core.state.tables import Tables
 

@@ -16,11 +16,11 @@ from scheduler_service.core.model.rows import make_row
 from scheduler_service.core.model.sharing import Row
 from scheduler_service.core.model.values import SECOND, ZERO, add, fits, mask_of
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.gandiva.slicing.candidate_servers import servers_by_load
 from scheduler_service.policies.gandiva.slicing.device_memory import allowances
 from scheduler_service.policies.gandiva.slicing.mates import Mates, outranks, users_on
 from scheduler_service.policies.gandiva.slicing.probes import end_undecided, probe_in
 from scheduler_service.policies.gandiva.slicing.rows import Unit, ranked_rows, rows_needed, split_units, unit_of, units_of
-from scheduler_service.policies.gandiva.slicing.servers import servers_by_load
 from scheduler_service.policies.gandiva.slicing.settings import Settings
 from scheduler_service.policies.gandiva.slicing.switching_cost import cost_of, longest_us, period_for
 from scheduler_service.policies.stages import Where

@@ -7,7 +7,7 @@ import pytest
 from scheduler_service.core.model import Cluster, Job, JobClass, Run
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.tenants.virtual_clusters import Guarantee
-from scheduler_service.core.state.eligibility import RULES, Spared, claim_of, spared_reason, why_not
+from scheduler_service.core.state.preemption_rights import RULES, Spared, claim_of, spared_reason, why_not
 from scheduler_service.core.state.queue_order import QueueOrder
 from scheduler_service.core.state.state import State
 from tests.core.driver import Driver, spec

@@ -11,7 +11,7 @@ import pytest
 
 from scheduler_service.core.messages import Delegate, Event, PlanReady
 from scheduler_service.run.engine_queue import NotLeading
-from scheduler_service.run.planner import Planner
+from scheduler_service.run.planner_process import Planner
 
 LIMIT = 60.0
 
