@@ -64,7 +64,7 @@ for _ in range(ROUNDS):
     hooked = measure(optimizer)
     optimizers.hook._handle.remove()
     differences.append(hooked - measure(optimizer))
-    optimizers.hook._handle = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(optimizers.hook.stepped)
+    optimizers.hook._handle = sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(optimizers.hook.note_step)
 print(statistics.median(differences))
 """
 IMPORT = "import time; begin = time.process_time(); {}; print(time.process_time() - begin)"

@@ -42,13 +42,13 @@ def copied():
 
 def parked():
     begin = time.process_time()
-    moved = mover.out()
+    moved = mover.move_out()
     mid = time.process_time()
-    back = mover.back(moved)
+    back = mover.move_back(moved)
     return time.process_time() - begin, moved.seconds["find"], moved.seconds["copy"], moved.seconds["release"], back["fill"]
 
 
-mover.back(mover.out())
+mover.move_back(mover.move_out())
 rounds = [(copied(), *parked()) for _ in range(9)]
 assert all(tensor.min() == tensor.max() == 1 for tensor in tensors)
 objects = len(gc.get_objects())

@@ -145,7 +145,8 @@ def _act(state: State, now: Micros, kind: Deadline, key: Any) -> None:
             cut_off(state, now, state.jobs.rows[key[0]])
         case Deadline.OPERATION:
             operation = state.operations.rows[key[0]]
-            (migrating if operation.kind is OperationKind.MIGRATE else parking).overdue(state, now, operation)
+            is_move = operation.kind is OperationKind.MIGRATE
+            (migrating.give_up_overdue if is_move else parking.act_on_overdue_phase)(state, now, operation)
         case Deadline.MEMO:
             memo = state.memos.rows[key]
             state.put(state.memos, key, with_changes(memo, due_us=None, due=True))

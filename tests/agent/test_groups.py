@@ -153,7 +153,7 @@ from node_agent.processes.launcher.spawn import spawn_found
 if {born != "library"}:
     cgroup_spawn._library = lambda: None
 else:
-    cgroup_spawn.by_fork = None
+    cgroup_spawn.spawn_by_fork = None
 if {number}:
     cgroup_spawn._system_call = lambda: lambda *_: (-1, {number})
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

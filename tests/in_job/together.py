@@ -59,14 +59,14 @@ def train(step, goal):
 if "slow" in sys.argv and rank == 1:  # to move its memory
     from ebb_hook.tensor_offload import Mover
 
-    def slowly(*arguments, out=Mover.out):
+    def slowly(*arguments, out=Mover.move_out):
         print("moves", flush=True)
         time.sleep(1.0)
         moved = out(*arguments)
         print("moved", flush=True)
         return moved
 
-    Mover.out = slowly
+    Mover.move_out = slowly
 
 if "thread" in sys.argv and rank == 1:
     training = threading.Thread(target=train, args=(0, goal))
