@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.judged_states import watch_states
 from tests.thorough import LONG, examples
 from tests.training_packages import training_packages as training_packages
-from tests.twin.watching import watch_states
 
 watch_states()
 

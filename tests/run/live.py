@@ -1,10 +1,12 @@
-"""A service in this process, over the twin of the store, with agents that obey: for tests of what a service does over time."""
+"""A service in this process, over the store in memory, with agents that obey: for tests of what a service does over time."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
+from scheduler_service import startup
 from scheduler_service.config import Config
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import (
@@ -25,21 +27,28 @@ from scheduler_service.core.model import JobClass, JobEvent, JobSpec, RunKey, Ru
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
+from scheduler_service.database import Writer
 from scheduler_service.engine_settings import stages_of
+from scheduler_service.memory_database import MemoryWriter, opened
 from scheduler_service.run.engine_thread import EngineThread, NotLeading
 from scheduler_service.run.ports import CommitRefused, NotCommitted
+from scheduler_service.run.read_model import View
 from scheduler_service.run.recording.record import Recorder
+from scheduler_service.store import memory
+from scheduler_service.store.memory import Memory
 from tests.core.driver import EPOCH, inventory
-from tests.twin import memory
-from tests.twin.memory import Memory
-from tests.twin.writer import TwinWriter, load_state
 
 LIMIT = 30
 CONFIG = Config(database="postgresql://nowhere", earmark_ttl=0.001)
 
 
-class Flaky(TwinWriter):
-    """The writer over the twin, which now and then does not, as PostgreSQL might not."""
+def load_state(store: Memory, epoch: int, config: Config) -> tuple[State, View, Writer]:
+    """As startup.load_state, of what the store in memory holds."""
+    return startup.load_state(partial(opened, store, epoch), config)
+
+
+class Flaky(MemoryWriter):
+    """The writer over the store in memory, which now and then does not, as PostgreSQL might not."""
 
     def __init__(self, store: Memory, epoch: int, commit_no: int, random: Random, often: float) -> None:
         super().__init__(store, epoch, commit_no)
@@ -128,7 +137,7 @@ class Site:
             why = await asyncio.wait_for(service.stopped, LIMIT)
         return why
 
-    def writer(self, epoch: int, commit_no: int) -> TwinWriter:
+    def writer(self, epoch: int, commit_no: int) -> MemoryWriter:
         return Flaky(self.store, epoch, commit_no, self.random, self.often)
 
     async def _round(self, service: EngineThread, orders: list[Order]) -> None:

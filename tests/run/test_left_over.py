@@ -10,11 +10,11 @@ from scheduler_service.core.model.settings import PoolPlan, Settings
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.startup import Contradiction, left_over
+from scheduler_service.store import memory
+from scheduler_service.store.memory import Memory, load
 from tests.core.driver import Driver
 from tests.policies.tenants import OPPORTUNISTIC, Tenants
-from tests.twin import memory
-from tests.twin.memory import Memory, load
-from tests.twin.writer import load_state
+from tests.run.live import load_state
 
 FOURS = "four-2x2"
 

@@ -24,9 +24,9 @@ from scheduler_service.run.ports import LeadershipLost
 from scheduler_service.run.recording.codec import canonical
 from scheduler_service.run.recording.record import digest
 from scheduler_service.run.recording.replay import Difference, Summary, replay
+from scheduler_service.store import memory
 from tests.run.live import Site
 from tests.run.recorded import again, lead, recorder, replayed
-from tests.twin import memory
 
 
 def draws(state: State, rng: Rng) -> Proposals:

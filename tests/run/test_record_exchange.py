@@ -27,23 +27,23 @@ from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.engine_settings import stages_of
+from scheduler_service.memory_database import MemoryWriter
 from scheduler_service.recording import begin
 from scheduler_service.run.engine_thread import EngineThread
 from scheduler_service.run.ports import NotCommitted
 from scheduler_service.run.recording.record import Recording
+from scheduler_service.store import memory
 from tests.core.driver import EPOCH, inventory
-from tests.run.live import LIMIT, Agent
+from tests.run.live import LIMIT, Agent, load_state
 from tests.run.recorded import replayed
 from tests.store.waiting import wait_for
-from tests.twin import memory
-from tests.twin.writer import TwinWriter, load_state
 
 POOL = "a100-2x4"
 NAMES = ("A", "B", "C")
 
 
-class Unsteady(TwinWriter):
-    """The writer over the twin, which now and then does not."""
+class Unsteady(MemoryWriter):
+    """The writer over the store in memory, which now and then does not."""
 
     def __init__(self, store: memory.Memory, epoch: int, commit_no: int, random: Random, often: float) -> None:
         super().__init__(store, epoch, commit_no)

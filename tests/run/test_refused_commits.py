@@ -25,16 +25,16 @@ from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.database import live_rows
 from scheduler_service.engine_settings import stages_of
+from scheduler_service.memory_database import MemoryWriter
 from scheduler_service.run.engine_thread import EngineThread
 from scheduler_service.run.ports import CommitRefused
 from scheduler_service.run.recording.record import Recorder
+from scheduler_service.store import memory
+from scheduler_service.store.memory import Memory
 from tests.core.driver import EPOCH
-from tests.run.live import CONFIG, LIMIT, Agent, Site
+from tests.run.live import CONFIG, LIMIT, Agent, Site, load_state
 from tests.run.recorded import recorder, replayed
 from tests.thorough import examples
-from tests.twin import memory
-from tests.twin.memory import Memory
-from tests.twin.writer import TwinWriter, load_state
 
 Refuses = Callable[[Sequence[Change]], bool]
 
@@ -55,8 +55,8 @@ def times_out(job_id: int) -> Refuses:
     )
 
 
-class Refusing(TwinWriter):
-    """The writer over the twin, which refuses what it is told to refuse, as often as it comes."""
+class Refusing(MemoryWriter):
+    """The writer over the store in memory, which refuses what it is told to refuse, as often as it comes."""
 
     def __init__(self, store: Memory, epoch: int, commit_no: int, refuses: Refuses = never) -> None:
         super().__init__(store, epoch, commit_no)
@@ -339,7 +339,7 @@ class RefusingSite(Site):
         self.refuses = refuses
         self.states: list[State] = []
 
-    def writer(self, epoch: int, commit_no: int) -> TwinWriter:
+    def writer(self, epoch: int, commit_no: int) -> MemoryWriter:
         return Refusing(self.store, epoch, commit_no, self.refuses)
 
     def seen(self, state: State, _commit_no: int) -> Recorder:

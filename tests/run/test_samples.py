@@ -9,10 +9,10 @@ from scheduler_service.core.model import Configuration, EventKind, Job, JobSpec,
 from scheduler_service.core.model.estimates import Source
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.engine_settings import HISTORY_ROWS, settings_of, stages_of
+from scheduler_service.store import memory
+from scheduler_service.store.memory import Memory
 from tests.core.driver import EPOCH, Driver
-from tests.twin import memory
-from tests.twin.memory import Memory
-from tests.twin.writer import load_state
+from tests.run.live import load_state
 
 CONFIG = Config(database="postgresql://nowhere", policy="allox", policy_settings={"alpha": 1})
 SPEC = JobSpec(("train",), Vector(1000, 1, 1), grace_us=SECOND, alternatives=(Configuration(Vector(2000, 1, 0)),))

@@ -16,21 +16,21 @@ from scheduler_service.core.model import Job, JobEvent, JobSpec, JobState
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
+from scheduler_service.memory_database import MemoryWriter
 from scheduler_service.policies.fifo import fifo
 from scheduler_service.run.engine_queue import JOINING
 from scheduler_service.run.engine_thread import EngineThread, NotLeading
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted
-from tests.run.live import CONFIG, Agent
-from tests.twin import memory
-from tests.twin.memory import Memory
-from tests.twin.writer import TwinWriter, load_state
+from scheduler_service.store import memory
+from scheduler_service.store.memory import Memory
+from tests.run.live import CONFIG, Agent, load_state
 
 LIMIT = 10
 SPEC = JobSpec(("true",), Vector(1000, 100, 0))
 
 
-class FailingWriter(TwinWriter):
-    """The writer over the twin, with a cluster of its own, and with what goes wrong in it."""
+class FailingWriter(MemoryWriter):
+    """The writer over the store in memory, with a cluster of its own, and with what goes wrong in it."""
 
     def __init__(
         self,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.judged_states import judged_steps
 from tests.thorough import LONG
-from tests.twin.watching import judged_steps
 
 WORKERS = 2
 

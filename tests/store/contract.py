@@ -9,8 +9,8 @@ from sqlalchemy import Connection, text
 
 from scheduler_service import store
 from scheduler_service.core.model import JobState
-from tests.twin import memory
-from tests.twin.memory import Memory
+from scheduler_service.store import memory
+from scheduler_service.store.memory import Memory
 
 WRITE = ("commit",)
 EXCHANGE = (

@@ -1,4 +1,4 @@
-"""The records of the twin: a table of records for each table of the schema."""
+"""The Memory: a table of records for each table of the schema, the files of users, and the lease."""
 
 import sqlite3
 import threading
@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 
+from scheduler_service.store.memory.records import RecordTable
+from scheduler_service.store.memory.rules import Rules, evaluator
 from scheduler_service.store.schema import tables
 from scheduler_service.store.writing.statements import WRITES
-from tests.twin.records import RecordTable
-from tests.twin.rules import Rules, evaluator
 
 
 @dataclass
@@ -30,7 +30,7 @@ def _evaluator() -> sqlite3.Connection:
 
 @cache
 def _rules(table: str) -> Rules:
-    """The same for all twins of the process."""
+    """The rules of a table, which are the same for every Memory of the process."""
     return Rules(tables.metadata.tables[table], _evaluator())
 
 

@@ -1,4 +1,4 @@
-"""A table of the twin: records by key, judged as PostgreSQL would judge them (see `rules`)."""
+"""A table in memory: records by key, judged as PostgreSQL would judge them (see `rules`)."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -9,8 +9,8 @@ from sqlalchemy import ForeignKeyConstraint, Table, UniqueConstraint
 
 from scheduler_service.store.errors import REQUESTS, DuplicateRequest, Rejected
 from scheduler_service.store.mapping.records import Record
+from scheduler_service.store.memory.rules import Rules
 from scheduler_service.store.writing.commit import encode
-from tests.twin.rules import Rules
 
 R = TypeVar("R")
 Key = tuple[Any, ...]
@@ -41,7 +41,7 @@ def _reference(constraint: ForeignKeyConstraint) -> Reference:
 
 
 def _unique_columns(table: Table) -> dict[str, tuple[str, ...]]:
-    """Of each unique constraint that holds at every moment."""
+    """Return the columns of each unique constraint that holds at every moment."""
     found = {str(table.primary_key.name): tuple(table.primary_key.columns.keys())}
     for constraint in table.constraints:
         if isinstance(constraint, UniqueConstraint) and not constraint.deferrable:
@@ -65,7 +65,7 @@ class RecordTable:
             for constraint in table.constraints
             if isinstance(constraint, UniqueConstraint) and constraint.deferrable
         }
-        """Of each that need hold at COMMIT alone."""
+        """Columns of each constraint that need hold at COMMIT alone."""
         self.unique: dict[str, dict[Key, Key]] = {name: {} for name in self.columns}
         """Values -> the key of the record that has them."""
         self.held: dict[Key, list[tuple[str, Key]]] = {}
@@ -137,7 +137,7 @@ class RecordTable:
         return tuple(record[name] for name in self.key)
 
     def row(self, record: Record, make: Callable[[Sequence[Any]], R]) -> R:
-        """What PostgreSQL's row of it reads as: a copy, like everything that is given out."""
+        """Return what PostgreSQL's row of the record reads as: a copy, like everything that is given out."""
         return make(json.loads(encode([record[name] for name in self.names])))
 
     def find(self, key: Key, make: Callable[[Sequence[Any]], R]) -> R | None:

@@ -1,4 +1,4 @@
-"""What a table says of a single record, judged without PostgreSQL: for the twin (`memory`).
+"""The rules of a table about a single record, judged without PostgreSQL.
 
 The rules are those of `tables` themselves. Their SQL is kept to what SQLite, which comes with Python, understands too, so
 that no rule is written a second time: check constraints, generated columns, and the conditions of partial indices.
@@ -17,7 +17,7 @@ from scheduler_service.store.errors import Rejected
 from scheduler_service.store.mapping.records import Record
 
 _BITS = {SmallInteger: 15, BigInteger: 63, Integer: 31}
-"""Of an integer's range; the more special types first."""
+"""Bits of an integer's range, by type; the more special types first."""
 
 
 def _kind(text: str | None) -> str | None:
@@ -32,7 +32,7 @@ def _length(text: str | None, *_dimension: int) -> int | None:
 
 
 def _path_exists(text: str | None, path: str) -> bool | None:
-    """Of JSON paths only those that find, in an array of arrays, one whose nth item is less or more than a bound."""
+    """Evaluate a JSON path; only those that find, in an array of arrays, one whose nth item is less or more than a bound."""
     asked = re.fullmatch(r"\$\[\*\]\[(\d+)\] \? \(@ ([<>]) (\d+)\)", path)
     if asked is None:
         raise NotImplementedError(path)
@@ -78,7 +78,7 @@ class Rules:
         self._holds = [(column.name, _holds(column.type), bool(column.nullable)) for column in self._given]
         self.rules = list(_rules_of(table))
         self._queries: dict[frozenset[str] | None, _Query] = {}
-        """By the columns that an update changes; None: all are new."""
+        """Queries by the columns that an update changes; None: all are new."""
         try:
             evaluate.execute(self._query(None).text, [None] * len(self._given))
         except sqlite3.Error as error:
@@ -88,13 +88,13 @@ class Rules:
             ) from error
         defaults = [c for c in table.columns if c.server_default is not None and c.computed is None]
         self.defaults: Record = {}
-        """Of the columns that no statement sets."""
+        """Values of the columns that no statement sets."""
         for column in defaults:
             (value,) = evaluate.execute(f"SELECT {column.server_default.arg}").fetchone()  # type: ignore[union-attr]
             self.defaults[column.name] = bool(value) if column.type.python_type is bool else value
 
     def judge(self, record: Record, old: Record | None = None) -> Judged:
-        """Of a record in the place of an old one, only those rules are looked at that its changes concern. Raises Rejected,
+        """Judge a record; of one that replaces an old one, by those rules alone that its changes concern. Raises Rejected,
         naming no constraint, for a value that a column cannot hold."""
         changes = (
             None if old is None else frozenset(n for n, _, _ in self._holds if record[n] is not old[n] and record[n] != old[n])
@@ -144,7 +144,7 @@ class _Rule(NamedTuple):
 class _Query(NamedTuple):
     text: str
     columns: list[str]
-    """Whose values it takes, in this order."""
+    """Columns whose values it takes, in this order."""
     rules: list[_Rule]
     holds: list[tuple[str, Callable[[Any], str] | None, bool]]
 

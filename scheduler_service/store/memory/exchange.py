@@ -1,4 +1,4 @@
-"""The twin's reads of cell exchange: a part of `memory`, with names, arguments and errors as there."""
+"""Reads of cell exchange in memory, with names, arguments and errors as in `store.reading.exchange`."""
 
 from collections.abc import Collection
 
@@ -7,8 +7,8 @@ from scheduler_service.core.model.tenants.virtual_clusters import VirtualCluster
 from scheduler_service.store.mapping import exchange as to
 from scheduler_service.store.mapping import rows
 from scheduler_service.store.mapping.records import Record
+from scheduler_service.store.memory.database import Memory
 from scheduler_service.store.reading.exchange import Market
-from tests.twin.database import Memory
 
 
 def live_market(memory: Memory) -> Market:

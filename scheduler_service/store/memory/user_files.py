@@ -1,11 +1,11 @@
-"""The files of users in the twin."""
+"""The files of users in memory."""
 
 import hashlib
 
 from scheduler_service.core.model.values import Micros
 from scheduler_service.store.errors import DamagedFile, TooMuchStored
+from scheduler_service.store.memory.database import File, Memory
 from scheduler_service.store.user_files import UserFile
-from tests.twin.database import File, Memory
 
 
 def use_file(memory: Memory, owner: str, name: str, now: Micros) -> UserFile | None:

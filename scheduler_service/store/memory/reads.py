@@ -1,39 +1,14 @@
-"""The twin: the store in memory, for tests of a service that need no PostgreSQL.
-
-Every function has the name, the arguments and the errors of the one in the package that asks PostgreSQL, with a Memory for
-the connection; `tests/store/contract.py` holds both to one contract. Rows travel as the same records (`rows`), go through
-JSON, and are judged by the constraints of the same `tables`: a new column or rule is in the twin by itself. What may
-happen to a connection (Unavailable, CommitUnknown) does not happen here. It has no tokens.
-"""
+"""Reads of jobs, runs and nodes in memory, with names, arguments and errors as in `store.reading`."""
 
 from collections.abc import Callable, Collection
 
 from scheduler_service.core.model import Job, JobEvent, JobState, Node, Run, RunKey
-from scheduler_service.store.lease import Lease, check_asked, is_free
 from scheduler_service.store.mapping import rows
 from scheduler_service.store.mapping.records import Record
 from scheduler_service.store.mapping.story import to_event
+from scheduler_service.store.memory.database import Memory
+from scheduler_service.store.memory.exchange import live_market
 from scheduler_service.store.reading.load import JobAndRun, Loaded
-from tests.twin.commit import commit as commit
-from tests.twin.commit import outcome as outcome
-from tests.twin.database import Memory as Memory
-from tests.twin.exchange import find_accepted as find_accepted
-from tests.twin.exchange import find_exchanges as find_exchanges
-from tests.twin.exchange import find_posted as find_posted
-from tests.twin.exchange import find_posting as find_posting
-from tests.twin.exchange import list_exchanges as list_exchanges
-from tests.twin.exchange import list_ledger as list_ledger
-from tests.twin.exchange import list_postings as list_postings
-from tests.twin.exchange import list_surpluses as list_surpluses
-from tests.twin.exchange import list_vcs as list_vcs
-from tests.twin.exchange import live_market
-from tests.twin.exchange import live_of_offers as live_of_offers
-from tests.twin.user_files import expire_files as expire_files
-from tests.twin.user_files import put_piece as put_piece
-from tests.twin.user_files import read_piece as read_piece
-from tests.twin.user_files import use_file as use_file
-
-# ---- reads -------------------------------------------------------------------------------------------------------------
 
 
 def load(memory: Memory, jobs: bool = True) -> Loaded:
@@ -172,36 +147,3 @@ def story(memory: Memory, job_id: int) -> list[tuple[JobEvent, int]]:
         table = memory.tables["job_event"]
         found = sorted((key, record) for key, record in table.records.items() if record["job_id"] == job_id)
         return [(table.row(record, to_event), record["commit_no"]) for _, record in found]
-
-
-# ---- lease -------------------------------------------------------------------------------------------------------------
-
-
-def take(memory: Memory, holder: str, ttl: float, force: bool = False, address: str = "", above: int = 0) -> int | None:
-    check_asked(holder, ttl)
-    with memory.lock:
-        if not force and memory.holder not in ("", holder) and not is_free(memory.expires_at - memory.clock()):
-            return None
-        memory.holder, memory.address, memory.expires_at = holder, address, memory.clock() + ttl
-        memory.epoch = max(memory.epoch, above) + 1
-        return memory.epoch
-
-
-def renew(memory: Memory, epoch: int, ttl: float) -> bool:
-    with memory.lock:
-        if memory.epoch != epoch or not memory.holder:
-            return False
-        memory.expires_at = memory.clock() + ttl
-        return True
-
-
-def release(memory: Memory, epoch: int) -> None:
-    with memory.lock:
-        if memory.epoch == epoch:
-            memory.holder, memory.address, memory.expires_at = "", "", memory.clock()
-
-
-def holder(memory: Memory) -> Lease:
-    with memory.lock:
-        left = memory.expires_at - memory.clock()
-        return Lease(memory.holder, memory.address, memory.epoch, left, in_session=memory.holder != "")

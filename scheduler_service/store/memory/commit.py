@@ -1,4 +1,4 @@
-"""The twin's commit: carries out on records what PostgreSQL would be sent, and judges it by the same constraints."""
+"""The commit in memory: carries out on records what PostgreSQL would be sent, and judges it by the same constraints."""
 
 import json
 import re
@@ -9,10 +9,10 @@ from scheduler_service.core.model import JobEvent
 from scheduler_service.core.state.journal import Change
 from scheduler_service.store.errors import Fenced, Forgotten, Rejected, StoreError
 from scheduler_service.store.mapping.records import Record
+from scheduler_service.store.memory.database import Memory
+from scheduler_service.store.memory.records import Key, RecordTable
+from scheduler_service.store.memory.rules import unstorable
 from scheduler_service.store.writing.commit import Work, encode, plan
-from tests.twin.database import Memory
-from tests.twin.records import Key, RecordTable
-from tests.twin.rules import unstorable
 
 
 def _refuse(name: str) -> None:

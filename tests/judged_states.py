@@ -18,9 +18,9 @@ from scheduler_service.core.state.journal import Change, net
 from scheduler_service.core.state.state import State
 from scheduler_service.store.errors import StoreError
 from scheduler_service.store.mapping import exchange, rows
+from scheduler_service.store.memory.commit import commit
+from scheduler_service.store.memory.database import Memory
 from scheduler_service.store.writing.statements import WRITES
-from tests.twin.commit import commit
-from tests.twin.database import Memory
 
 _READ: dict[str, Callable[[Sequence[Any]], Any]] = {
     "cluster": rows.to_cluster,
@@ -45,7 +45,7 @@ _ORDER = {name: place for place, name in enumerate(WRITES)}
 
 
 class Stored:
-    """A twin that is told what one state adopts."""
+    """A store in memory that is told what one state adopts."""
 
     def __init__(self, state: State) -> None:
         """Holds the rows that the state has, as they were before the changes that are not adopted yet. Of a state that was
@@ -105,7 +105,7 @@ def judged_steps(limit: int | None) -> Iterator[None]:
 
 
 def watch_states() -> None:
-    """From now on no state of this process can adopt what its twin refuses."""
+    """From now on no state of this process can adopt what its store in memory refuses."""
     adopt, twins, steps = State.adopt, WeakKeyDictionary[State, Stored](), WeakKeyDictionary[State, int]()
 
     @wraps(adopt)  # for a test of what no database is to hold

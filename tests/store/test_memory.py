@@ -8,13 +8,13 @@ from sqlalchemy import CheckConstraint, Column, Integer, MetaData, Table, text
 from scheduler_service import store
 from scheduler_service.core.state.journal import Change
 from scheduler_service.sim.experiments.cases import Case, simulate
+from scheduler_service.store import memory
 from scheduler_service.store.mapping.records import Record
+from scheduler_service.store.memory import Memory
+from scheduler_service.store.memory.rules import Judged, Rules, evaluator
 from scheduler_service.store.schema import tables
 from tests.store import make
 from tests.store.contract import LEASE, READ, WRITE
-from tests.twin import memory
-from tests.twin.memory import Memory
-from tests.twin.rules import Judged, Rules, evaluator
 
 
 @pytest.mark.parametrize("name", [*WRITE, *READ, *LEASE, "outcome"])

@@ -1,1 +1,0 @@
-"""The store in memory, held to the same contract tests as PostgreSQL."""
