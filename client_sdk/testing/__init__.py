@@ -12,6 +12,6 @@ does; both pass the same tests. It starts jobs first come, first served, trials 
 """
 
 from client_sdk.testing._fake import NODES, FakeCluster, cluster
-from client_sdk.testing._state import Outcome, Script
+from client_sdk.testing._script import Outcome, Script
 
 __all__ = ["NODES", "FakeCluster", "Outcome", "Script", "cluster"]

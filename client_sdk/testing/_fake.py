@@ -5,36 +5,40 @@ import os
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from client_sdk._protobuf import convert, convert_explanations, convert_nodes
+from client_sdk._protobuf import convert_explanations, convert_nodes
 from client_sdk.aio import AsyncClient
 from client_sdk.client import Client
 from client_sdk.errors import EbbError, FailedPrecondition, Unavailable
 from client_sdk.models import Job, JobState, Observations, Resources, Shares
-from client_sdk.testing import _lifecycle as life
-from client_sdk.testing import _nodes
-from client_sdk.testing._output import log_file
-from client_sdk.testing._server import Failure, Server
-from client_sdk.testing._state import Outcome, Script, State, state_of
+from client_sdk.testing._script import Outcome, Script, succeed
+from ebb_common import extras
+
+if TYPE_CHECKING:
+    from client_sdk.testing._service import Service
+
+T = TypeVar("T")
 
 NODES: Mapping[str, Resources] = {"node-1": Resources(cpus=64, memory_mib=512 * 1024, devices=8)}
 """The default nodes of a fake cluster."""
+_PREEMPTED = Outcome(exit_code=143)
+_ACTIVE = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING)
 
 
 class FakeCluster:
     """A cluster in this process; `cluster` makes one. Jobs are given as `Job` or by id. Safe to use from several threads."""
 
-    def __init__(self, state: State, server: Server) -> None:
-        self._state = state
-        self._server = server
+    def __init__(self, service: "Service") -> None:
+        self._service = service
         self._clients: list[Client] = []
 
     @property
     def address(self) -> str:
         """HOST:PORT, for `Client(address)` or EBB_ADDRESS."""
-        return self._server.address
+        return self._service.address
 
     def client(self, *, timeout: float = 30.0) -> Client:
         """A real client of this cluster, closed with it, whatever the environment says of the site's own."""
@@ -48,29 +52,24 @@ class FakeCluster:
     @property
     def jobs(self) -> list[Job]:
         """Every job in its current state, in the order of submission."""
-        with self._state.changed:
-            return [convert.job(self._state.find(job_id)) for job_id in self._state.jobs]
+        return self._do(self._service.all_jobs)
 
     @property
     def calls(self) -> Counter[str]:
         """The number of calls by name, such as {"Submit": 2, "Watch": 1}, including failed tries."""
-        with self._state.changed:
-            return Counter(self._server.calls)
+        return self._do(lambda: Counter(self._service.calls.counts))
 
     @property
     def watches(self) -> int:
         """The number of watches, waits and followed logs in progress."""
-        with self._state.changed:
-            return self._server.watches
+        return self._do(lambda: len(self._service.calls.streams))
 
     def start(self, job: Job | int) -> Job:
         """Starts a queued job; for an array, starts and returns its next element.
 
         Raises FailedPrecondition if it fits on no node now, is held, or waits for another job.
         """
-        with self._state.changed:
-            started = life.start(self._state, _id(job))
-            return self._shown(started.id)
+        return self._service.call(self._start(_id(job)))
 
     def finish(self, job: Job | int, exit_code: int = 0, *, exit_signal: int = 0, output: str = "", done: bool = False) -> Job:
         """Ends the run of a job; a queued job is started first.
@@ -79,33 +78,23 @@ class FakeCluster:
         node drained) is requeued, and one that was suspended is SUSPENDED, even with exit code 0, unless it is `done` (its
         program has written EBB_DONE_FILE) or was submitted with exit_0_after_stop="done".
         """
-        with self._state.changed:
-            life.finish(self._state, _id(job), Outcome(exit_code=exit_code, exit_signal=exit_signal, output=output, done=done))
-            return self._shown(job)
+        outcome = Outcome(exit_code=exit_code, exit_signal=exit_signal, output=output, done=done)
+        return self._service.call(self._finish(_id(job), outcome))
 
     def write(self, job: Job | int, output: str) -> None:
         """Writes to the output of a job's current run. Raises FailedPrecondition for a job that is not running."""
-        with self._state.changed:
-            found = self._state.find(_id(job))
-            if state_of(found) not in (JobState.RUNNING, JobState.STOPPING):
-                raise FailedPrecondition(f"job {found.id} is {state_of(found).name} and writes nothing; start it first")
-            with log_file(self._state.folder, found.id, found.run).open("a", encoding="utf-8") as log:
-                log.write(output)
-            self._state.changed.notify_all()
+        self._do(lambda: self._write(_id(job), output))
 
     def preempt(self, job: Job | int, *, for_: Job | int, leaves: bool = True) -> Job:
         """Preempts a running best-effort job for a trial. It exits immediately with exit code 143 and is requeued.
 
         With `leaves=False` it remains in its grace period (STOPPING) until `finish`.
         """
-        with self._state.changed:
-            life.preempt(self._state, _id(job), _id(for_), Outcome(exit_code=143) if leaves else None)
-            return self._shown(job)
+        return self._service.call(self._preempt(_id(job), _id(for_), _PREEMPTED if leaves else None))
 
     def saves_nothing(self, job: Job | int) -> None:
         """Marks a job's program as saving nothing: it loses its work if it is stopped (`Client.lost_by_suspend`)."""
-        with self._state.changed:
-            self._state.unsaved.add(_id(job))
+        self._service.call(self._saves_nothing(_id(job)))
 
     def observe(self, node: str, seen: Observations | None) -> None:
         """Sets what `Client.node` returns about a node's devices, all of them or none, and about its runs; None: nothing.
@@ -113,13 +102,13 @@ class FakeCluster:
 
         A device with a fault is shown as faulty, but jobs are still placed on it.
         """
-        with self._state.changed:
-            _nodes.observe(self._state, node, None if seen is None else convert_nodes.observations_message(seen))
+        message = None if seen is None else convert_nodes.observations_message(seen)
+        self._service.call(self._service.observe(node, message))
 
     def share(self, shares: Shares | None) -> None:
         """Sets what `Client.shares` returns; None: the policy does not order by usage, as in a new cluster."""
-        with self._state.changed:
-            self._state.shares = None if shares is None else convert_explanations.shares_message(shares)
+        answer = None if shares is None else convert_explanations.shares_message(shares)
+        self._do(lambda: setattr(self._service.calls, "shares", answer))
 
     def fail_next(
         self, times: int = 1, error: type[EbbError] = Unavailable, *, call: str | None = None, after: bool = False
@@ -129,43 +118,84 @@ class FakeCluster:
         Clients retry on their own after Unavailable, DeadlineExceeded and Cancelled, within their timeout. With `after`, a
         call is carried out and its answer is lost.
         """
-        with self._state.changed:
-            self._server.failures += [Failure(error("the test wants it so"), call, after)] * times
+        self._do(lambda: self._service.calls.fail(error("the test wants it so"), call, after, times))
 
     @contextlib.contextmanager
     def unavailable(self) -> Iterator[None]:
         """Inside this context, calls fail and watches break. Give clients a short timeout, or they wait until it expires."""
-        with self._state.changed:
-            self._server.down = Unavailable("the test wants it so")
-            self._server.cut()
+        self._do(lambda: self._service.calls.set_down(Unavailable("the test wants it so")))
         try:
             yield
         finally:
-            with self._state.changed:
-                self._server.down = None
+            self._do(lambda: self._service.calls.set_down(None))
 
     def cut_watches(self) -> None:
         """Breaks the connection of every watch, wait and log; clients reconnect."""
-        with self._state.changed:
-            self._server.cut()
+        self._do(self._service.calls.cut)
 
     def close(self) -> None:
         """Stops the cluster and closes its clients. Safe to repeat."""
         for client in self._clients:
             client.close()
-        self._server.close()
+        self._service.stop()
 
-    def _shown(self, job: Job | int) -> Job:
-        return convert.job(self._state.find(_id(job)))
+    # ---- on the event loop of the service ------------------------------------------------------------------------------
+
+    def _do(self, action: Callable[[], T]) -> T:
+        async def done() -> T:
+            return action()
+
+        return self._service.call(done())
+
+    async def _start(self, job_id: int) -> Job:
+        self._service.find(job_id)
+        started = await self._service.start_job(job_id)
+        await self._service.settle()
+        return self._service.find(started)
+
+    async def _finish(self, job_id: int, outcome: Outcome) -> Job:
+        job = self._service.find(job_id)
+        if job.state is JobState.QUEUED:
+            job = await self._start(job_id)
+        _require(job, *_ACTIVE)
+        await self._service.runs.end(job.id, job.run, outcome)
+        await self._service.settle()
+        return self._service.find(job_id)
+
+    async def _preempt(self, job_id: int, trial_id: int, outcome: Outcome | None) -> Job:
+        _require(self._service.find(job_id), JobState.STARTING, JobState.RUNNING)
+        self._service.find(trial_id)
+        stays = self._service.runs.stays
+        stays[job_id] = outcome
+        try:
+            await self._service.preempt_job(job_id, trial_id)
+            await self._service.settle()
+        finally:
+            del stays[job_id]
+        return self._service.find(job_id)
+
+    def _write(self, job_id: int, output: str) -> None:
+        job = self._service.find(job_id)
+        running = self._service.runs.current(job.id, job.run)
+        if job.state not in (JobState.RUNNING, JobState.STOPPING) or not running:
+            raise FailedPrecondition(f"job {job.id} is {job.state.name} and writes nothing; start it first")
+        running[0][0].write(output)
+
+    async def _saves_nothing(self, job_id: int) -> None:
+        self._service.runs.unsaved.add(job_id)
+        for agent in self._service.agents.values():
+            agent.send_observations()
+        await self._service.settle()
+
+
+def _require(job: Job, *states: JobState) -> None:
+    if job.state not in states:
+        wanted = " or ".join(state.name for state in states)
+        raise FailedPrecondition(f"job {job.id} is {job.state.name}; for this it must be {wanted}")
 
 
 def _id(job: Job | int) -> int:
     return job.id if isinstance(job, Job) else job
-
-
-def succeed(_job: Job) -> Outcome:
-    """The default script of a fake cluster: every job succeeds."""
-    return Outcome()
 
 
 _SITE = ("EBB_TOKEN", "EBB_TOKEN_FILE", "EBB_TLS_CA", "EBB_TLS_CERT", "EBB_TLS_KEY", "EBB_VC")
@@ -181,7 +211,9 @@ def _site_hidden() -> Iterator[None]:
     global _open
     with _lock:
         _open += 1
-        _hidden.update({name: os.environ.pop(name) for name in _SITE if _open == 1 and name in os.environ})
+        if _open == 1:
+            names = [name for name in os.environ if name in _SITE or name.startswith("EBB_SCHEDULER_")]
+            _hidden.update({name: os.environ.pop(name) for name in names})
     try:
         yield
     finally:
@@ -192,21 +224,49 @@ def _site_hidden() -> Iterator[None]:
                 _hidden.clear()
 
 
+_SETTINGS: Mapping[str, Any] = {"min_run": 0, "retry_pause": 0}
+"""Settings of every fake cluster, unless the test has others: tests do not wait for time to pass."""
+_QUIET: Mapping[str, Any] = {"fitgpp_cap": 0}
+"""Settings where the test chooses no policy: trials are first in the queue, and preempt nothing by themselves."""
+
+
 @contextlib.contextmanager
 def cluster(
-    nodes: Mapping[str, Resources] = NODES, *, script: Script = succeed, by_hand: bool = False, user: str = "tester"
+    nodes: Mapping[str, Resources] = NODES,
+    *,
+    script: Script = succeed,
+    by_hand: bool = False,
+    user: str = "tester",
+    policy: str | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> Iterator[FakeCluster]:
     """A fake cluster for as long as the context lasts.
 
-    A job starts as soon as it fits on one of the `nodes`, and ends as `script` says: by default immediately with exit code
-    0. If the script returns None, the job runs until `FakeCluster.finish`, or until it is cancelled. With `by_hand` nothing
-    starts or ends on its own: a job waits for `start` and for `finish`, even after it was cancelled.
+    A job starts as soon as the policy starts it on one of the `nodes`, and ends as `script` says: by default immediately with
+    exit code 0. If the script returns None, the job runs until `FakeCluster.finish`, or until it is cancelled. With `by_hand`
+    nothing starts or ends on its own: a job waits for `start` and for `finish`, even after it was cancelled.
+
+    `policy` is the name of a scheduling policy of the service, such as "fitgpp" or "gandiva", and `config` has settings of the
+    service by name, such as {"virtual_clusters": True}. Without `policy`, trials are first in the queue and preempt no job.
 
     Meanwhile EBB_TOKEN, EBB_TLS_CA, EBB_VC and the like, which are for a site's own scheduler, are not in `os.environ`.
+
+    Raises ModuleNotFoundError without the extra `testing` of the package, and ValueError for wrong settings.
     """
+    try:
+        from client_sdk.testing import _service
+    except ModuleNotFoundError as missing:
+        if (said := extras.advice(missing, "client_sdk.testing.cluster", "testing")) is None:
+            raise
+        raise ModuleNotFoundError(said, name=missing.name) from None
+    chosen = _QUIET if policy is None else {"policy": policy}
+    given = {**_SETTINGS, **chosen, **(config or {})}
+    if by_hand and given.get("virtual_clusters"):
+        raise ValueError("by_hand=True is for clusters without virtual clusters: jobs of these are started by their policy")
     with _site_hidden(), tempfile.TemporaryDirectory(prefix="ebb-fake-") as folder:
-        state = State(nodes, script, by_hand, user, Path(folder))
-        fake = FakeCluster(state, Server(state))
+        service = _service.Service(_service.settings(given), nodes, script, by_hand, user, Path(folder))
+        service.start()
+        fake = FakeCluster(service)
         try:
             yield fake
         finally:

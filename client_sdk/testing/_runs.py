@@ -1,125 +1,152 @@
-"""The runs of the jobs of the fake cluster, as `Client.runs` tells them."""
+"""The runs of a fake cluster: when the script or the test ends them, and the functions that they call."""
 
-from collections.abc import Iterable
-from datetime import UTC, datetime
+import asyncio
+import hashlib
+import io
+import pickle
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from ebb.v1 import job_pb2, scheduler_pb2
+from client_sdk._functions.call import RAISED, called
+from client_sdk._functions.packing import COMMAND
+from client_sdk.models import Job, JobState
+from client_sdk.testing._agents import Agent, Run
+from client_sdk.testing._script import Outcome, Script
+from ebb_common.archive import unpack
+from scheduler_service.store import memory
+from scheduler_service.store.memory import Memory
 
-from client_sdk.models import ENDED, JobEventKind, JobReason, JobState
-from client_sdk.testing._state import Outcome, State, set_now, state_of
-
-_VACATING = {
-    JobReason.SUSPENDED: job_pb2.OPERATION_KIND_VACATE,
-    JobReason.RESIZED: job_pb2.OPERATION_KIND_RESIZE,
-}
-_SHOWN = {
-    JobState.STARTING: job_pb2.RUN_PHASE_STARTING,
-    JobState.RUNNING: job_pb2.RUN_PHASE_RUNNING,
-    JobState.STOPPING: job_pb2.RUN_PHASE_STOPPING,
-    JobState.SUSPENDED: job_pb2.RUN_PHASE_PARKED,
-}
+TOLD = Outcome(exit_signal=15)
+"""How a run ends after its stop signal."""
 
 
-def begin(state: State, job: job_pb2.Job) -> None:
-    """A run of the job has started."""
-    for task in job.tasks:
-        run = job_pb2.Run(run=job.run, task=task.rank, node=task.node, devices=task.devices, resources=task.resources)
-        run.log_path, run.guaranteed = task.log_path, task.guaranteed
-        set_now(run.place_time)
-        set_now(run.start_time)
-        state.runs.setdefault(job.id, []).append(run)
+class Runs:
+    """Everything that runs or ran. Used on the event loop only."""
+
+    def __init__(self, folder: Path, store: Memory, script: Script, by_hand: bool, find: Callable[[int], Job]) -> None:
+        """`find`: a job as a client would see it now."""
+        self.folder = folder
+        self.moves = 0
+        """Grows with everything that happens."""
+        self.unsaved: set[int] = set()
+        """Jobs whose programs save nothing."""
+        self.stays: dict[int, Outcome | None] = {}
+        """Job that is about to be told to stop -> how it ends then; None: it does not until the test says so."""
+        self._store = store
+        self._script = script
+        self._by_hand = by_hand
+        self._find = find
+        self._tasks: dict[tuple[int, int], list[tuple[Run, Agent]]] = {}
+        """Job and run -> its tasks that have begun."""
+        self._asked: set[tuple[int, int]] = set()
+        """Job and run of those whose end the script was asked for."""
+        self._working: set[asyncio.Task[None]] = set()
+        self._happened = asyncio.Event()
+        self._fault: Exception | None = None
+
+    # ---- for the agents ------------------------------------------------------------------------------------------------
+
+    def moved(self) -> None:
+        self.moves += 1
+        self._happened.set()
+
+    def begun(self, run: Run, agent: Agent, sequence: int) -> None:
+        self._tasks.setdefault(run.key[:2], []).append((run, agent))
+        if not self._by_hand:
+            self._work(self._follow_script(run, agent, sequence))
+
+    def must_stop(self, run: Run, agent: Agent) -> None:
+        outcome = self.stays.get(run.key[0], None if self._by_hand else TOLD)
+        if outcome is not None:
+            agent.end(run, outcome)
+
+    def loses_its_work(self, job_id: int) -> bool:
+        return job_id in self.unsaved
+
+    # ---- what happens --------------------------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._working)
+
+    async def happens(self) -> None:
+        """Wait until something happens."""
+        self._happened.clear()
+        await self._happened.wait()
+
+    def take_fault(self) -> Exception | None:
+        """Return what the script, or a function, raised since the last call."""
+        fault, self._fault = self._fault, None
+        return fault
+
+    def current(self, job_id: int, number: int) -> list[tuple[Run, Agent]]:
+        """The tasks of a launch that have begun and not ended."""
+        return [(run, agent) for run, agent in self._tasks.get((job_id, number), ()) if not run.over]
+
+    async def end(self, job_id: int, number: int, outcome: Outcome) -> None:
+        """End a launch. A function is called, unless its run ends with a failure."""
+        tasks = self.current(job_id, number)
+        if not tasks:
+            return
+        first = tasks[0][0]
+        if _calls_function(first) and outcome == Outcome(output=outcome.output, done=outcome.done):
+            code = await asyncio.to_thread(self._call_function, first)
+            outcome = replace(outcome, exit_code=code, done=True)
+        for run, agent in tasks:
+            if not run.over:
+                agent.end(run, outcome)
+
+    async def _follow_script(self, run: Run, agent: Agent, sequence: int) -> None:
+        await agent.acknowledged(sequence)
+        job = self._find(run.key[0])
+        launch = run.key[:2]
+        if job.state is not JobState.RUNNING or job.run != run.key[1] or launch in self._asked or run.over:
+            return  # the last task of a gang to begin asks for all of them
+        self._asked.add(launch)
+        outcome = await asyncio.to_thread(self._script, job)
+        if outcome is not None:
+            await self.end(*launch, outcome)
+
+    def _work(self, work: Coroutine[Any, Any, None]) -> None:
+        async def working() -> None:
+            try:
+                await work
+            except Exception as error:  # of the test's own: its next call raises it
+                self._fault = error
+
+        task = asyncio.create_task(working())
+        self._working.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        self._working.discard(task)
+        self.moved()
+
+    def _call_function(self, run: Run) -> int:
+        """Call the function in this process, and keep its result as the node would; the exit code of the run."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as name:
+            folder = Path(name) / "code"
+            unpack(io.BytesIO(self._read(run.user, run.spec.snapshots[-1])), folder)
+            outcome = called(str((folder / COMMAND).parent))
+        data = pickle.dumps(outcome)
+        job_id, number, _ = run.key
+        now, digest = time.time_ns() // 1000, hashlib.sha256(data).hexdigest()
+        memory.put_piece(self._store, run.user, f"result-{job_id}.{number}", len(data), 0, data, now, digest)
+        return 0 if outcome["good"] else RAISED
+
+    def _read(self, owner: str, name: str) -> bytes:
+        data, size = b"", -1
+        while len(data) != size:
+            found = memory.read_piece(self._store, owner, name, len(data))
+            if found is None:
+                raise FileNotFoundError(f"the snapshot {name} of {owner} is not stored any more")
+            data, size = data + found[0], found[1]
+        return data
 
 
-def at_risk(state: State, request: Any) -> list[job_pb2.JobAtRisk]:
-    """The job of a request that stops it, if it loses its work. Parked, it loses nothing."""
-    if getattr(request, "park", False) or getattr(request, "park_only", False):
-        return []
-    return of_unsaved(state, [request.job_id])
-
-
-def of_unsaved(state: State, jobs: Iterable[int]) -> list[job_pb2.JobAtRisk]:
-    """Those of these jobs that run and lose their work if they are stopped."""
-    found = [state.find(job_id) for job_id in jobs if job_id in state.unsaved]
-    running = [job for job in found if state_of(job) is JobState.RUNNING]
-    return [job_pb2.JobAtRisk(job_id=job.id, user=job.user, name=job.spec.name) for job in running]
-
-
-def stopping(state: State, job: job_pb2.Job, reason: JobReason) -> None:
-    """The job's run is about to be stopped. A suspension and a resize are operations; they end what was done before."""
-    kind = _VACATING.get(reason)
-    if job.operation.kind in _VACATING.values():
-        if job.operation.kind == kind:
-            return  # suspended, resumed and suspended again: it has been saving since the first time
-        note_phase(state, job)
-        job.ClearField("operation")
-    if kind is not None:
-        job.operation.kind = kind
-        set_now(job.operation.begin_time)
-        _comes_to(job, job_pb2.OPERATION_PHASE_SAVING)
-
-
-def resized(state: State, job: job_pb2.Job) -> None:
-    """The next run of the job has started, with its new size if it was resized."""
-    operation = job.operation
-    if operation.kind != job_pb2.OPERATION_KIND_RESIZE or operation.phase != job_pb2.OPERATION_PHASE_WAITING:
-        return
-    note_phase(state, job)
-    _comes_to(job, job_pb2.OPERATION_PHASE_STARTING)
-    note_phase(state, job)
-    job.ClearField("operation")
-    size = len(job.tasks)
-    text = f"it has {size} task{'' if size == 1 else 's'} now: stopped in 0.00 s, queued for 0.00 s, started in 0.00 s"
-    state.tell(job, JobEventKind.RESIZED, run=job.run, node=job.node, reason=int(JobReason.RESIZED), text=text)
-
-
-def _comes_to(job: job_pb2.Job, phase: job_pb2.OperationPhase) -> None:
-    job.operation.phase = phase
-    set_now(job.operation.phase_time)
-
-
-def end(state: State, job: job_pb2.Job, outcome: Outcome) -> None:
-    """The job's run has ended."""
-    if job.operation.phase == job_pb2.OPERATION_PHASE_SAVING:
-        note_phase(state, job)
-        if job.operation.kind == job_pb2.OPERATION_KIND_RESIZE:
-            _comes_to(job, job_pb2.OPERATION_PHASE_WAITING)
-        else:
-            job.ClearField("operation")
-    for run in _current(state, job):
-        run.phase, run.exit_code, run.exit_signal = job_pb2.RUN_PHASE_ENDED, outcome.exit_code, outcome.exit_signal
-        if state_of(job) is JobState.STOPPING:
-            run.stop_reason = job.reason
-        set_now(run.end_time)
-
-
-def note_phase(state: State, job: job_pb2.Job) -> None:
-    """Record the duration of the phase of the job's operation that has just ended."""
-    operation = job.operation
-    now = datetime.now(UTC)
-    for run in _current(state, job):
-        took = run.operations.add(kind=operation.kind, phase=operation.phase, begin_time=operation.phase_time)
-        took.duration.FromTimedelta(now - operation.phase_time.ToDatetime(UTC))
-        if operation.phase == job_pb2.OPERATION_PHASE_PARKED:
-            run.parks += 1
-
-
-def _current(state: State, job: job_pb2.Job) -> list[job_pb2.Run]:
-    return [run for run in state.runs.get(job.id, ()) if run.run == job.run and not run.HasField("end_time")]
-
-
-def list_runs(state: State, request: scheduler_pb2.ListRunsRequest) -> scheduler_pb2.ListRunsResponse:
-    """A page; the token says after which run and task it begins. Raises NotFound."""
-    job = state.known(request.job_id)
-    found = sorted(state.runs.get(job.id, ()), key=lambda run: (-run.run, run.task))
-    if request.page_token:
-        last, task = map(int, request.page_token.split("."))
-        found = [run for run in found if (-run.run, run.task) > (-last, task)]
-    size = request.page_size or 100
-    page = found[:size]
-    for run in page:
-        if not run.HasField("end_time") and state_of(job) not in ENDED:
-            run.phase = _SHOWN.get(state_of(job), job_pb2.RUN_PHASE_RUNNING)
-            run.rung = "fake" if JobReason(job.reason) is JobReason.PARKED else ""
-    more = f"{page[-1].run}.{page[-1].task}" if len(found) > size else ""
-    return scheduler_pb2.ListRunsResponse(runs=page, next_page_token=more)
+def _calls_function(run: Run) -> bool:
+    return bool(run.spec.snapshots) and COMMAND in " ".join(run.spec.command)

@@ -82,6 +82,8 @@ class Backend:
     """Arguments of a job's command that only its owner and operators see."""
     files: UserFiles | None = None
     """Snapshots and results; None: this scheduler keeps none."""
+    look_seconds: float = 1.5
+    """Time in which an agent looks at its runs again and reports."""
 
     def __post_init__(self) -> None:
         self._file_calls = ThreadPoolExecutor(FILE_CALLS, thread_name_prefix="files")

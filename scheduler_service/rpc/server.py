@@ -1,7 +1,7 @@
 """The gRPC server: which services there are, and on what terms."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from scheduler_service.rpc.access import MAY, Access
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.decoding import decode_requests
 from scheduler_service.rpc.interceptors import answer_errors, check_requests
-from scheduler_service.rpc.method_table import Methods
+from scheduler_service.rpc.method_table import Layer, Methods
 from scheduler_service.rpc.receiving import LARGEST_MESSAGE, OneRequest
 from scheduler_service.rpc.services.agent_link import AgentLink
 from scheduler_service.rpc.services.cluster import Cluster
@@ -82,16 +82,23 @@ class Health:
 
 @asynccontextmanager
 async def serving(
-    listen: str, backend: Backend, tls_files: TlsFiles | None = None, tokens: Tokens | None = None
+    listen: str,
+    backend: Backend,
+    tls_files: TlsFiles | None = None,
+    tokens: Tokens | None = None,
+    transfers: Transfers | None = None,
+    outermost: Sequence[Layer] = (),
 ) -> AsyncIterator[tuple[str, Health]]:
     """Serves on HOST:PORT while the context lasts; gives the address with its real port.
 
-    With `tls_files` it speaks TLS alone, and with `tokens` it asks every caller for one.
+    With `tls_files` it speaks TLS alone, and with `tokens` it asks every caller for one. `transfers`: the logs that agents of
+    this process are asked for, too. `outermost`: layers around all others.
     It answers from the start, and says that it does not lead until it does. Raises RuntimeError when the port is taken.
     """
-    transfers = Transfers()
+    transfers = Transfers() if transfers is None else transfers
     access = Access(backend, tokens)
-    layers = (
+    layers: tuple[Layer, ...] = (
+        *outermost,
         partial(answer_errors, backend),
         access.admit_callers,
         OneRequest().receive_request,

@@ -71,10 +71,11 @@ def test_it_belongs_to_one_event_loop(address: str) -> None:
 
 FORKS = """
 import asyncio, os
-from client_sdk import AsyncClient, Client, FailedPrecondition, testing
+from client_sdk import AsyncClient, Client, FailedPrecondition
+from tests.sdk.fake import Fake, serve
 
 async def look():
-    async with AsyncClient(fake.address) as client:
+    async with AsyncClient(address) as client:
         return [job.id async for job in client.list()]
 
 def in_a_fork(act):
@@ -89,11 +90,11 @@ def refused():
         return "use Client here" in str(error)
 
 async def fork_while_connected():
-    async with AsyncClient(fake.address) as client:
+    async with AsyncClient(address) as client:
         await client.nodes()
         return in_a_fork(refused)
 
-with testing.cluster() as fake:
+with serve(Fake()) as address:
     print(asyncio.run(fork_while_connected()))
     print(in_a_fork(lambda: asyncio.run(look()) == []))
 """

@@ -15,8 +15,6 @@ from scheduler_service.core.state.state import State
 from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.rpc.convert.values import duration_out
 
-_LOOK = 1.5
-"""Seconds in which an agent looks at its runs again and reports."""
 _AGAIN = 0.1
 _YOUNG: Micros = 5_000_000
 """Age of a run up to which its agent may not have reported yet. An older agent version never reports."""
@@ -25,7 +23,7 @@ _YOUNG: Micros = 5_000_000
 async def jobs_at_risk(backend: Backend, jobs: Iterable[int], wait: bool = False) -> list[job_pb2.JobAtRisk]:
     """Those of these jobs whose work would be lost. `wait`: a program may just have registered, so its agent may look again."""
     asked = tuple(jobs)
-    until = time.monotonic() + (min(backend.heartbeat_seconds, 5.0) + _LOOK if wait else 0)
+    until = time.monotonic() + (min(backend.heartbeat_seconds, 5.0) + backend.look_seconds if wait else 0)
     while True:
         leading, now = backend.leading, time.time_ns() // 1000
         lost, unsure = [], False

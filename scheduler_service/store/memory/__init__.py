@@ -1,4 +1,4 @@
-"""The store in memory, for tests of services that need no PostgreSQL.
+"""The store in memory, for services that need no PostgreSQL: those of tests, and of `client_sdk.testing`.
 
 Every function has the name, the arguments and the errors of the function of `store` that asks PostgreSQL, with a Memory for
 the connection; `tests/store/contract.py` holds both to one contract. Rows travel as the same records (`rows`), go through

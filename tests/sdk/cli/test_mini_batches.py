@@ -35,7 +35,7 @@ def test_the_steps_of_a_program_say_more(fake: FakeCluster, run: Run) -> None:
 
 
 def test_node_show_has_a_row_for_each_run(fake: FakeCluster, run: Run) -> None:
-    observe(fake, BLACK_BOX, MiniBatch(job_id=2, run=1, time=timedelta(seconds=1)))
+    observe(fake, BLACK_BOX, MiniBatch(job_id=2, run=1, time=timedelta(seconds=1), source=MiniBatchSource.STEPS))
     lines = run("node", "show", "n1").output.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("RUN"))
     assert lines[at].split() == ["RUN", "MINI-BATCH", "CONFIDENCE", "SOURCE"]

@@ -68,13 +68,13 @@ def test_on_the_command_line_and_in_a_job_file(run: Run, tmp_path: Path) -> None
     assert "1.5 is not a whole number, nor a fraction of one device" in refused(run, "submit", "--gpus", "1.5", "sleep")
     assert "a gang has whole devices" in refused(run, "submit", "--gpus", "0.5", "--tasks", "2", "sleep")
     assert "a sliced job has a part of the time of a device" in refused(run, "submit", "-g", "1", "--share", "sliced", "sleep")
-    assert "a job shares one device, and not 0" not in refused(run, "submit", "--gpu-memory", "1GiB", "sleep")
+    assert "a job shares one device, and not 0" not in refused(run, "submit", "--gpu-memory", "99GiB", "sleep")
 
 
 def test_show_and_list_say_which_part(run: Run) -> None:
     submitted(run, "--gpus", "0.5", "sleep")
     submitted(run, "--gpus", "2", "sleep")
-    assert "2 cpus, 4GiB, 0.5 of a device (sliced)" in run("show", "1").output
+    assert "1.5 cpus, 2642MiB, 0.5 of a device (sliced)" in run("show", "1").output
     assert "2 devices" in run("show", "2").output
     rows = [line.split() for line in run("list", "--no-header").output.splitlines()]
     assert {row[0]: row[-2] for row in rows} == {"1": "0.5", "2": "2"}

@@ -80,7 +80,7 @@ def test_for_programs(run: Run, fake: FakeCluster) -> None:
 
 
 def test_there_may_be_no_shares(run: Run, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert refused(run, "share").startswith("ebb: this cluster does not go by usage, so that there are no shares")
+    assert refused(run, "share").startswith("ebb: the policy does not go by usage, so that there are no shares")
     fake.share(SHARES)
     assert "without virtual clusters" in refused(run, "share", "--vc", "vision")
     monkeypatch.setenv("EBB_VC", "vision")

@@ -226,7 +226,7 @@ def test_a_job_file_of_a_gang(run: Run) -> None:
     text = "command: [a]\ncpus: 2\ntasks:\n  - {count: 1, memory: 2GiB}\n  - {count: 2, cpus: 1, gpus: 1, command: [b, 1]}\n"
     assert submitted(run, "-f", "-", input=text).task_groups == (
         TaskGroup(1, cpus=2, memory="2GiB"),
-        TaskGroup(2, devices=1, cpus=1, memory="8GiB", command=["b", "1"]),
+        TaskGroup(2, devices=1, cpus=1, memory="7GiB", command=["b", "1"]),
     )
     assert submitted(run, "-f", "-", input="command: [a]\ntasks: 2\n").task_groups == (TaskGroup(2),)
     assert submitted(run, "-f", "-", "--task", "3", input=text).task_groups == (TaskGroup(3, cpus=2),)
@@ -307,8 +307,8 @@ def test_dry_run(run: Run, fake: FakeCluster) -> None:
     assert run("submit", "--dry-run", "--tasks", "2", "--devices", "1", "true").output == (
         "it would start at once:\n"
         "  TASK  NODE  DEVICES  HOLDS\n"
-        "  0     n1    0        4 cpus, 8GiB, 1 device\n"
-        "  1     n1    1        4 cpus, 8GiB, 1 device\n"
+        "  0     n1    0        3 cpus, 7GiB, 1 device\n"
+        "  1     n1    1        3 cpus, 7GiB, 1 device\n"
     )
     run("submit", "-q", "-g", "2", "sleep")
     array = run("submit", "--dry-run", "--array", "9", "true").output.splitlines()
@@ -316,7 +316,7 @@ def test_dry_run(run: Run, fake: FakeCluster) -> None:
     waits = run("submit", "--dry-run", "-g", "1", "true").output.splitlines()
     assert waits[:2] == ["it would wait: QUEUED: no room", "what keeps it from starting:"]
     assert waits[2] == (
-        "  no room; it needs 4 cpus, 8GiB, 1 device, and n1, which comes closest, has 0 cpus, 0MiB free; "
+        "  no room; it needs 3 cpus, 7GiB, 1 device, and n1, which comes closest, has 2 cpus, 2GiB free; "
         "of 2 nodes 2 can be used, and 1 would fit it when empty"
     )
     told = json.loads(run("submit", "--dry-run", "-g", "1", "-o", "json", "true").output)
