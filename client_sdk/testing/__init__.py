@@ -6,9 +6,9 @@
 >>> job.state.name, job.exit_code
 ('SUCCEEDED', 0)
 
-No job is really run: the test decides how each ends. A real `Client`, `AsyncClient` or `ebb` connects to it over the loopback
-interface, so code under test that makes its own client needs no change, only the address. The fake answers as the service
-does; both pass the same tests. It starts jobs first come, first served, trials first, and never preempts on its own.
+No job is really run: the test decides how each ends. Everything else is the service itself, in this process and with its data
+in memory. A real `Client`, `AsyncClient` or `ebb` connects to it over the loopback interface, so code under test that makes its
+own client needs no change, only the address. The test can choose a policy and the settings of the service (see `cluster`).
 """
 
 from client_sdk.testing._fake import NODES, FakeCluster, cluster

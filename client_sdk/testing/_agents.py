@@ -1,11 +1,10 @@
 """The agents of a fake cluster: each speaks the agents' protocol to the service, and starts no process."""
 
 import asyncio
-import itertools
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import cluster_pb2, job_pb2
@@ -14,6 +13,9 @@ from client_sdk._protobuf import convert
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import Resources
 from client_sdk.testing._script import Outcome
+
+if TYPE_CHECKING:
+    from client_sdk.testing._runs import Runs
 
 MODEL = "Fake"
 """The model of every device of a fake cluster."""
@@ -52,24 +54,6 @@ class Run:
         self.changed.set()
 
 
-class World(Protocol):
-    """The rest of the fake cluster, as the agents need it."""
-
-    folder: Path
-
-    def moved(self) -> None:
-        """Note that something has happened."""
-
-    def begun(self, run: Run, agent: "Agent", sequence: int) -> None:
-        """A task has begun, as report `sequence` says."""
-
-    def must_stop(self, run: Run, agent: "Agent") -> None:
-        """A task that has begun was told to stop."""
-
-    def loses_its_work(self, job_id: int) -> bool:
-        """Whether the job's program saves nothing."""
-
-
 class _Caller:
     """The context of calls that come from this process."""
 
@@ -80,7 +64,7 @@ class _Caller:
 class Agent:
     """One node, with all runs that it ever had."""
 
-    def __init__(self, name: str, resources: Resources, world: World, link: Any) -> None:
+    def __init__(self, name: str, resources: Resources, world: "Runs", link: Any) -> None:
         """`link`: the servicer of AgentLink."""
         self.name = name
         self.runs: dict[Key, Run] = {}
@@ -270,27 +254,23 @@ class Agent:
         await self._link.SendLog(self._pieces(asked), _Caller())
 
     async def _pieces(self, asked: pb.LogRequest) -> AsyncIterator[pb.SendLogRequest]:
-        ids = itertools.chain([asked.id], itertools.repeat(""))
         run, at = self.runs.get((asked.job_id, asked.run, asked.task)), asked.offset
-        if run is None or not run.log.exists():
-            yield pb.SendLogRequest(id=next(ids), error="NOT_STARTED: it has not begun")
-            return
-        if at > (size := run.log.stat().st_size):
-            said = f"its log has {size} bytes, and none at {at}; read it from its beginning"
-            yield pb.SendLogRequest(id=next(ids), error=f"OFFSET: {said}")
-            return
-        yield pb.SendLogRequest(id=next(ids))
-        while True:
+        size = run.log.stat().st_size if run is not None and run.log.exists() else -1
+        error = ""
+        if size < 0:
+            error = "NOT_STARTED: it has not begun"
+        elif at > size:
+            error = f"OFFSET: its log has {size} bytes, and none at {at}; read it from its beginning"
+        yield pb.SendLogRequest(id=asked.id, error=error)
+        over = run is None or bool(error)
+        while run is not None and not over:
             run.changed.clear()
-            over = run.over
-            for piece in _split(run.log.read_bytes()[at:]):
-                yield pb.SendLogRequest(id=next(ids), data=piece)
-                at += len(piece)
-            if over or not asked.follow:
-                yield pb.SendLogRequest(id=next(ids), end=True)
-                return
-            await run.changed.wait()
-
-
-def _split(data: bytes) -> Iterable[bytes]:
-    return (data[i : i + _PIECE] for i in range(0, len(data), _PIECE))
+            over = run.over or not asked.follow
+            data = run.log.read_bytes()[at:]
+            for begin in range(0, len(data), _PIECE):
+                yield pb.SendLogRequest(data=data[begin : begin + _PIECE])
+            at += len(data)
+            if not over:
+                await run.changed.wait()
+        if not error:
+            yield pb.SendLogRequest(end=True)

@@ -5,9 +5,9 @@ import os
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from client_sdk._protobuf import convert_explanations, convert_nodes
 from client_sdk.aio import AsyncClient
@@ -19,8 +19,6 @@ from ebb_common import extras
 
 if TYPE_CHECKING:
     from client_sdk.testing._service import Service
-
-T = TypeVar("T")
 
 NODES: Mapping[str, Resources] = {"node-1": Resources(cpus=64, memory_mib=512 * 1024, devices=8)}
 """The default nodes of a fake cluster."""
@@ -52,17 +50,17 @@ class FakeCluster:
     @property
     def jobs(self) -> list[Job]:
         """Every job in its current state, in the order of submission."""
-        return self._do(self._service.all_jobs)
+        return self._service.do(self._service.all_jobs)
 
     @property
     def calls(self) -> Counter[str]:
         """The number of calls by name, such as {"Submit": 2, "Watch": 1}, including failed tries."""
-        return self._do(lambda: Counter(self._service.calls.counts))
+        return self._service.do(lambda: Counter(self._service.calls.counts))
 
     @property
     def watches(self) -> int:
         """The number of watches, waits and followed logs in progress."""
-        return self._do(lambda: len(self._service.calls.streams))
+        return self._service.do(lambda: len(self._service.calls.streams))
 
     def start(self, job: Job | int) -> Job:
         """Starts a queued job; for an array, starts and returns its next element.
@@ -83,7 +81,7 @@ class FakeCluster:
 
     def write(self, job: Job | int, output: str) -> None:
         """Writes to the output of a job's current run. Raises FailedPrecondition for a job that is not running."""
-        self._do(lambda: self._write(_id(job), output))
+        self._service.do(lambda: self._write(_id(job), output))
 
     def preempt(self, job: Job | int, *, for_: Job | int, leaves: bool = True) -> Job:
         """Preempts a running best-effort job for a trial. It exits immediately with exit code 143 and is requeued.
@@ -108,7 +106,7 @@ class FakeCluster:
     def share(self, shares: Shares | None) -> None:
         """Sets what `Client.shares` returns; None: the policy does not order by usage, as in a new cluster."""
         answer = None if shares is None else convert_explanations.shares_message(shares)
-        self._do(lambda: setattr(self._service.calls, "shares", answer))
+        self._service.do(lambda: setattr(self._service.calls, "shares", answer))
 
     def fail_next(
         self, times: int = 1, error: type[EbbError] = Unavailable, *, call: str | None = None, after: bool = False
@@ -118,20 +116,20 @@ class FakeCluster:
         Clients retry on their own after Unavailable, DeadlineExceeded and Cancelled, within their timeout. With `after`, a
         call is carried out and its answer is lost.
         """
-        self._do(lambda: self._service.calls.fail(error("the test wants it so"), call, after, times))
+        self._service.do(lambda: self._service.calls.fail(error("the test wants it so"), call, after, times))
 
     @contextlib.contextmanager
     def unavailable(self) -> Iterator[None]:
         """Inside this context, calls fail and watches break. Give clients a short timeout, or they wait until it expires."""
-        self._do(lambda: self._service.calls.set_down(Unavailable("the test wants it so")))
+        self._service.do(lambda: self._service.calls.set_down(Unavailable("the test wants it so")))
         try:
             yield
         finally:
-            self._do(lambda: self._service.calls.set_down(None))
+            self._service.do(lambda: self._service.calls.set_down(None))
 
     def cut_watches(self) -> None:
         """Breaks the connection of every watch, wait and log; clients reconnect."""
-        self._do(self._service.calls.cut)
+        self._service.do(self._service.calls.cut)
 
     def close(self) -> None:
         """Stops the cluster and closes its clients. Safe to repeat."""
@@ -140,12 +138,6 @@ class FakeCluster:
         self._service.stop()
 
     # ---- on the event loop of the service ------------------------------------------------------------------------------
-
-    def _do(self, action: Callable[[], T]) -> T:
-        async def done() -> T:
-            return action()
-
-        return self._service.call(done())
 
     async def _start(self, job_id: int) -> Job:
         self._service.find(job_id)

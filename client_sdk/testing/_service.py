@@ -98,18 +98,26 @@ class Service:
     # ---- from the threads of the test ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Raises what keeps it from starting."""
+        """Raises what keeps it from starting, and ValueError for nodes that cannot be."""
         self._thread.start()
         self._ready.wait()
         if self._fault is not None:
             self._thread.join()
-            raise self._fault
+            raise ValueError(f"testing.cluster: {self._fault}") if isinstance(self._fault, Refused) else self._fault
 
     def stop(self) -> None:
         """Safe to repeat."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopped.set)
             self._thread.join()
+
+    def do(self, action: Callable[[], T]) -> T:
+        """Do something on the event loop; here, once the cluster is closed."""
+
+        async def done() -> T:
+            return action()
+
+        return self.call(done()) if self._thread.is_alive() else action()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Await something on the event loop."""

@@ -212,6 +212,15 @@ def test_nothing_is_left_behind() -> None:
     with Client(fake.address, timeout=0.2) as late, pytest.raises(sdk.Unavailable):
         late.get(1)
     fake.close()
+    assert ([job.state for job in fake.jobs], fake.calls["Submit"]) == ([JobState.SUCCEEDED], 1), "it can still be read"
+    with pytest.raises(sdk.FailedPrecondition, match="the fake cluster is closed"):
+        fake.start(1)
+
+
+def test_nodes_that_cannot_be_are_refused() -> None:
+    for nodes in ({"n 1": Resources(cpus=1, memory_mib=1)}, {"n1": Resources(cpus=1, memory_mib=0)}):
+        with pytest.raises(ValueError, match=r"testing\.cluster: "), testing.cluster(nodes):
+            pass
 
 
 WITHOUT_THE_EXTRA = """
