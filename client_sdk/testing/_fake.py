@@ -216,12 +216,6 @@ def _site_hidden() -> Iterator[None]:
                 _hidden.clear()
 
 
-_SETTINGS: Mapping[str, Any] = {"min_run": 0, "retry_pause": 0}
-"""Settings of every fake cluster, unless the test has others: tests do not wait for time to pass."""
-_QUIET: Mapping[str, Any] = {"fitgpp_cap": 0}
-"""Settings where the test chooses no policy: trials are first in the queue, and preempt nothing by themselves."""
-
-
 @contextlib.contextmanager
 def cluster(
     nodes: Mapping[str, Resources] = NODES,
@@ -246,17 +240,14 @@ def cluster(
     Raises ModuleNotFoundError without the extra `testing` of the package, and ValueError for wrong settings.
     """
     try:
-        from client_sdk.testing import _service
+        from client_sdk.testing import _service, _settings
     except ModuleNotFoundError as missing:
         if (said := extras.advice(missing, "client_sdk.testing.cluster", "testing")) is None:
             raise
         raise ModuleNotFoundError(said, name=missing.name) from None
-    chosen = _QUIET if policy is None else {"policy": policy}
-    given = {**_SETTINGS, **chosen, **(config or {})}
-    if by_hand and given.get("virtual_clusters"):
-        raise ValueError("by_hand=True is for clusters without virtual clusters: jobs of these are started by their policy")
     with _site_hidden(), tempfile.TemporaryDirectory(prefix="ebb-fake-") as folder:
-        service = _service.Service(_service.settings(given), nodes, script, by_hand, user, Path(folder))
+        settings = _settings.settings(policy, by_hand, config or {})
+        service = _service.Service(settings, nodes, script, by_hand, user, Path(folder))
         service.start()
         fake = FakeCluster(service)
         try:

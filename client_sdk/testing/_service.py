@@ -3,7 +3,8 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack
+from concurrent.futures import wait
+from contextlib import AsyncExitStack, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +20,6 @@ from client_sdk.testing._calls import Calls
 from client_sdk.testing._directions import Directions
 from client_sdk.testing._runs import Runs
 from client_sdk.testing._script import Script
-from scheduler_service import config as configuration
 from scheduler_service.config import Config
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import Order, PlanReady
@@ -47,7 +47,8 @@ from scheduler_service.store.memory import Memory
 
 T = TypeVar("T")
 
-_LISTEN = "127.0.0.1:0"
+_LOOK = 0.5
+"""Seconds after which a caller looks whether the cluster was closed meanwhile."""
 _CLUSTER = Cluster("testing", 0)
 """The same seed for all: a test sees the same random choices each time."""
 
@@ -55,14 +56,6 @@ _CLUSTER = Cluster("testing", 0)
 @lru_cache(maxsize=1)
 def _seals() -> Seals:
     return Seals(_CLUSTER.id, _CLUSTER.seed)
-
-
-def settings(given: Mapping[str, Any]) -> Config:
-    """Read the settings of the service. Raises ValueError, naming each setting that is wrong."""
-    try:
-        return configuration.load(None, {"database": "postgresql://none/none", "listen": _LISTEN, **given})
-    except configuration.ConfigError as error:
-        raise ValueError(f"testing.cluster: {error}") from None
 
 
 class _Planner(Planner):
@@ -108,7 +101,8 @@ class Service:
     def stop(self) -> None:
         """Safe to repeat."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stopped.set)
+            with suppress(RuntimeError):  # it has just ended by itself
+                self._loop.call_soon_threadsafe(self._stopped.set)
             self._thread.join()
 
     def do(self, action: Callable[[], T]) -> T:
@@ -120,11 +114,15 @@ class Service:
         return self.call(done()) if self._thread.is_alive() else action()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await something on the event loop."""
-        if not self._thread.is_alive():
-            work.close()
-            raise FailedPrecondition("the fake cluster is closed")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        """Await something on the event loop. Raises FailedPrecondition if the cluster is closed."""
+        if self._thread.is_alive():
+            asked = asyncio.run_coroutine_threadsafe(work, self._loop)
+            while self._thread.is_alive():
+                wait([asked], _LOOK)
+                if asked.done():
+                    return asked.result()
+        work.close()
+        raise FailedPrecondition("the fake cluster is closed")
 
     # ---- on the event loop ---------------------------------------------------------------------------------------------
 
@@ -220,7 +218,7 @@ class Service:
             leading = self._lead(stack)
             transfers = Transfers()
             link = AgentLink(self._backend, transfers)
-            serve = serving(_LISTEN, self._backend, transfers=transfers, outermost=[self.calls.around])
+            serve = serving(self._config.listen, self._backend, transfers=transfers, outermost=[self.calls.around])
             self.address, _ = await stack.enter_async_context(serve)
             stack.push_async_callback(self._end_calls)
             for name, resources in self._nodes.items():
