@@ -6,12 +6,12 @@ A wish reaches the engine as a plan that was made outside a step (PlanReady), fo
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Plan, PlanReady, Preempt, Remember, Rng
 from scheduler_service.core.model import Decision, Job, JobClass, JobState
-from scheduler_service.core.model.memo import ASKED, PLANNED, shared
-from scheduler_service.core.state.queue_keys import stands
+from scheduler_service.core.model.memo import ASKED, PLANNED, shared_subject
+from scheduler_service.core.state.queue_keys import is_in_queue
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.placing.first_fit import place
 
-_NAME, _SUBJECT = "testing", shared("", "wish")
+_NAME, _SUBJECT = "testing", shared_subject("", "wish")
 _START, _PREEMPT = "start", "preempt"
 _NO_CAP = 1 << 30
 
@@ -82,4 +82,4 @@ def _why_not_queued(job: Job) -> str:
     array, elements = job.spec.array, job.elements
     if array is not None and elements is not None and array.at_once and elements.live >= array.at_once:
         return f"array {job.id} has as many elements under way as it may: finish one first"
-    return "" if stands(job) else f"job {job.id} waits for something else than room: {job.reason.name}"
+    return "" if is_in_queue(job) else f"job {job.id} waits for something else than room: {job.reason.name}"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from client_sdk._functions.call import RAISED, called
+from client_sdk._functions.call import RAISED, execute_call
 from client_sdk._functions.packing import COMMAND
 from client_sdk.models import Job, JobState
 from client_sdk.testing._agents import Agent, Run
@@ -131,7 +131,7 @@ class Runs:
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             folder = Path(name) / "code"
             unpack(io.BytesIO(self._read(run.user, run.spec.snapshots[-1])), folder)
-            outcome = called(str((folder / COMMAND).parent))
+            outcome = execute_call(str((folder / COMMAND).parent))
         data = pickle.dumps(outcome)
         job_id, number, _ = run.key
         now, digest = time.time_ns() // 1000, hashlib.sha256(data).hexdigest()

@@ -39,7 +39,7 @@ from scheduler_service.rpc.services.agent_link import AgentLink
 from scheduler_service.rpc.services.logs import Transfers
 from scheduler_service.run.dispatch import Dispatch
 from scheduler_service.run.engine_thread import EngineThread
-from scheduler_service.run.planner import Planner
+from scheduler_service.run.planner_process import Planner
 from scheduler_service.run.read_model import JobView
 from scheduler_service.startup import clock, load_state
 from scheduler_service.store import memory
@@ -265,7 +265,7 @@ class Service:
             writer,
             partial(self._send, dispatch),
             clock(state.cluster.clock_us),
-            delegate=self._planner.take,
+            delegate=self._planner.take_delegated,
         )
         self._engine.start()
         stack.push_async_callback(self._end_engine)
