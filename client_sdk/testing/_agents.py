@@ -41,6 +41,8 @@ class Run:
     begun: bool = False
     told: bool = False
     """Whether it was told to stop."""
+    shares: bool = False
+    """Whether others use its devices, too."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when its output has grown or it has ended, for those that follow the output."""
 
@@ -147,11 +149,14 @@ class Agent:
         """Send what it sees, and how its runs save."""
         seen = pb.Observations()
         seen.CopyFrom(self._observed)
+        timed = {(each.job_id, each.run, each.task) for each in seen.mini_batches}
         for run in self.runs.values():
             if run.begun and not run.over:
                 job_id, number, task = run.key
                 saves = pb.SAVE_MEANS_NONE if self._world.loses_its_work(job_id) else pb.SAVE_MEANS_HANDLER
                 seen.checkpoints.add(job_id=job_id, run=number, task=task, means=saves)
+                if run.shares and run.key in timed:  # what was measured of it, was measured in its turn
+                    seen.slices.add(job_id=job_id, run=number, task=task, executing=True)
         if seen == pb.Observations():
             self._send(heartbeat=pb.Heartbeat())
         else:
@@ -213,6 +218,7 @@ class Agent:
             self._stop(run)
             return
         before, run.state = run.state, str(state)
+        run.shares = len(_launch(desired).share.rows) > 1
         if state == before:  # another share plan
             return
         if state == "running" and not run.begun:
@@ -225,10 +231,7 @@ class Agent:
             self._report(key, ready=pb.RunReady(address="127.0.0.1", port=1 if key[2] == 0 else 0))
 
     def _new_run(self, key: Key, desired: pb.DesiredRun) -> Run:
-        state = desired.WhichOneof("state")
-        launch = desired.parked.launch if state == "parked" else getattr(desired, state or "running")
-        if isinstance(launch, pb.Stop):
-            launch = pb.Launch()
+        launch = _launch(desired)
         job_id, number, task = key
         log = self._world.folder / (f"{job_id}.{number}.{task}.log" if task else f"{job_id}.{number}.log")
         return Run(key, launch.spec, launch.user, log)
@@ -274,3 +277,9 @@ class Agent:
                 await run.changed.wait()
         if not error:
             yield pb.SendLogRequest(end=True)
+
+
+def _launch(desired: pb.DesiredRun) -> pb.Launch:
+    """Return what a run is started from; nothing for one that is to stop."""
+    state = desired.WhichOneof("state") or "running"
+    return desired.parked.launch if state == "parked" else pb.Launch() if state == "stopped" else getattr(desired, state)

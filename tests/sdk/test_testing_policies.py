@@ -1,5 +1,7 @@
 """The fake cluster under the policies and settings of a service: virtual clusters, FitGpp, Gandiva."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 import client_sdk as sdk
@@ -44,6 +46,9 @@ def test_jobs_take_turns_under_gandiva() -> None:
         assert "takes turns with job 1 on device 0" in client.explain(second).sharing_reason
         (node,) = client.nodes()
         assert node.devices[0].job_ids == (first.id, second.id)
+        timed = sdk.MiniBatch(job_id=1, run=1, time=timedelta(seconds=1), source=sdk.models.MiniBatchSource.STEPS)
+        fake.observe("n1", sdk.Observations(time=datetime.now(UTC), mini_batches=(timed,)))
+        assert client.get(first).turn is sdk.models.TurnState.EXECUTES, "it was measured in its turn"
         fake.finish(first)
         assert [job.state for job in fake.jobs] == [JobState.SUCCEEDED, RUNNING]
 
