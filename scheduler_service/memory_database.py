@@ -68,7 +68,7 @@ class MemoryUserFiles(_MemoryReads, UserFiles):
         super().__init__(store, limits)  # type: ignore[arg-type]  # it is its own engine
 
 
-def opened(store: Memory, epoch: int) -> tuple[Loaded, Writer]:
+def open_for_leader(store: Memory, epoch: int) -> tuple[Loaded, Writer]:
     """Load the state for a new leader, and open its writer."""
     loaded = memory.load(store)
     return loaded, MemoryWriter(store, epoch, loaded.commit_no)

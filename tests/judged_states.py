@@ -75,7 +75,7 @@ class Stored:
         """The row as a new leader would read it."""
         table, writes = self.memory.tables[change.table], WRITES[change.table]
         row = change.old if change.new is None else change.new
-        record = table.records.get(table.found(writes.gone(row)))
+        record = table.records.get(table.key_of(writes.gone(row)))
         if record is None:
             return None
         values = [record[name] for name in table.names]  # they have been through JSON

@@ -47,7 +47,7 @@ class Run:
     """Set when its output has grown or it has ended, for those that follow the output."""
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         return self.state == "ended"
 
     def write(self, output: str) -> None:
@@ -94,7 +94,7 @@ class Agent:
     def devices(self) -> int:
         return self._resources.devices
 
-    async def joined(self) -> None:
+    async def wait_joined(self) -> None:
         await self._joined
 
     async def serve(self) -> None:
@@ -116,13 +116,13 @@ class Agent:
                         task = asyncio.create_task(self._send_log(response.log_request))
                         self._logs.add(task)
                         task.add_done_callback(self._logs.discard)
-                self._world.moved()
+                self._world.note_move()
         except Exception as error:
             if self._joined.done():
                 raise
             self._joined.set_exception(error)
 
-    async def acknowledged(self, sequence: int) -> None:
+    async def wait_acknowledged(self, sequence: int) -> None:
         """Wait until a report is durable."""
         while self._acknowledged < sequence:
             self._heard.clear()
@@ -151,7 +151,7 @@ class Agent:
         seen.CopyFrom(self._observed)
         timed = {(each.job_id, each.run, each.task) for each in seen.mini_batches}
         for run in self.runs.values():
-            if run.begun and not run.over:
+            if run.begun and not run.has_ended:
                 job_id, number, task = run.key
                 saves = pb.SAVE_MEANS_NONE if self._world.loses_its_work(job_id) else pb.SAVE_MEANS_HANDLER
                 seen.checkpoints.add(job_id=job_id, run=number, task=task, means=saves)
@@ -192,7 +192,7 @@ class Agent:
         while True:
             yield await self._outgoing.get()
             self._taken += 1  # the service asks for the next one
-            self._world.moved()
+            self._world.note_move()
 
     def _send(self, **message: Any) -> None:
         self._sent += 1
@@ -211,7 +211,7 @@ class Agent:
         run = self.runs.get(key)
         if run is None:
             run = self.runs[key] = self._new_run(key, desired)
-        if run.over or state not in (*_STATES, "stopped") or desired.generation <= run.generation:
+        if run.has_ended or state not in (*_STATES, "stopped") or desired.generation <= run.generation:
             return
         run.generation = desired.generation
         if state == "stopped":
@@ -242,7 +242,7 @@ class Agent:
         started = pb.RunStarted(pid=1, log_path=str(run.log), program=next(iter(run.spec.command), ""))
         sequence = self._report(run.key, started=started)
         self.send_observations()
-        self._world.begun(run, self, sequence)
+        self._world.take_begun(run, self, sequence)
 
     def _stop(self, run: Run) -> None:
         run.told = True
@@ -268,7 +268,7 @@ class Agent:
         over = run is None or bool(error)
         while run is not None and not over:
             run.changed.clear()
-            over = run.over or not asked.follow
+            over = run.has_ended or not asked.follow
             data = run.log.read_bytes()[at:]
             for begin in range(0, len(data), _PIECE):
                 yield pb.SendLogRequest(data=data[begin : begin + _PIECE])

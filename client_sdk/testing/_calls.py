@@ -68,9 +68,9 @@ class Calls:
         """Let every call fail, and break every watch; None: answer again."""
         self.down = error
         if error is not None:
-            self.cut()
+            self.cut_streams()
 
-    def cut(self) -> None:
+    def cut_streams(self) -> None:
         """Break every watch and log."""
         for task in self.streams:
             self._cut.add(task)

@@ -129,7 +129,7 @@ class FakeCluster:
 
     def cut_watches(self) -> None:
         """Breaks the connection of every watch, wait and log; clients reconnect."""
-        self._service.do(self._service.calls.cut)
+        self._service.do(self._service.calls.cut_streams)
 
     def close(self) -> None:
         """Stops the cluster and closes its clients. Safe to repeat."""

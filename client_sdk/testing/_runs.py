@@ -50,11 +50,11 @@ class Runs:
 
     # ---- for the agents ------------------------------------------------------------------------------------------------
 
-    def moved(self) -> None:
+    def note_move(self) -> None:
         self.moves += 1
         self._happened.set()
 
-    def begun(self, run: Run, agent: Agent, sequence: int) -> None:
+    def take_begun(self, run: Run, agent: Agent, sequence: int) -> None:
         self._tasks.setdefault(run.key[:2], []).append((run, agent))
         if not self._by_hand:
             self._work(self._follow_script(run, agent, sequence))
@@ -85,7 +85,7 @@ class Runs:
 
     def current(self, job_id: int, number: int) -> list[tuple[Run, Agent]]:
         """The tasks of a launch that have begun and not ended."""
-        return [(run, agent) for run, agent in self._tasks.get((job_id, number), ()) if not run.over]
+        return [(run, agent) for run, agent in self._tasks.get((job_id, number), ()) if not run.has_ended]
 
     async def end(self, job_id: int, number: int, outcome: Outcome) -> None:
         """End a launch. A function is called, unless its run ends with a failure."""
@@ -97,14 +97,14 @@ class Runs:
             code = await asyncio.to_thread(self._call_function, first)
             outcome = replace(outcome, exit_code=code, done=True)
         for run, agent in tasks:
-            if not run.over:
+            if not run.has_ended:
                 agent.end(run, outcome)
 
     async def _follow_script(self, run: Run, agent: Agent, sequence: int) -> None:
-        await agent.acknowledged(sequence)
+        await agent.wait_acknowledged(sequence)
         job = self._find(run.key[0])
         launch = run.key[:2]
-        if job.state is not JobState.RUNNING or job.run != run.key[1] or launch in self._asked or run.over:
+        if job.state is not JobState.RUNNING or job.run != run.key[1] or launch in self._asked or run.has_ended:
             return  # the last task of a gang to begin asks for all of them
         self._asked.add(launch)
         outcome = await asyncio.to_thread(self._script, job)
@@ -120,11 +120,11 @@ class Runs:
 
         task = asyncio.create_task(working())
         self._working.add(task)
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self._drop_task)
 
-    def _finished(self, task: "asyncio.Task[None]") -> None:
+    def _drop_task(self, task: "asyncio.Task[None]") -> None:
         self._working.discard(task)
-        self.moved()
+        self.note_move()
 
     def _call_function(self, run: Run) -> int:
         """Call the function in this process, and keep its result as the node would; the exit code of the run."""

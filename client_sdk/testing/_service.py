@@ -28,7 +28,7 @@ from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.database import FileLimits
 from scheduler_service.engine_settings import micros, stages_of, vc_policy_of
-from scheduler_service.memory_database import MemoryReader, MemoryUserFiles, opened
+from scheduler_service.memory_database import MemoryReader, MemoryUserFiles, open_for_leader
 from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.rpc.convert.jobs import job_out
 from scheduler_service.rpc.epoch_seals import Seals
@@ -108,10 +108,10 @@ class Service:
     def do(self, action: Callable[[], T]) -> T:
         """Do something on the event loop; here, once the cluster is closed."""
 
-        async def done() -> T:
+        async def act() -> T:
             return action()
 
-        return self.call(done()) if self._thread.is_alive() else action()
+        return self.call(act()) if self._thread.is_alive() else action()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Await something on the event loop. Raises FailedPrecondition if the cluster is closed."""
@@ -192,13 +192,13 @@ class Service:
     def _agent_ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled():
             self._broken = task.exception() or EOFError("an agent has ended")
-            self.runs.moved()
+            self.runs.note_move()
 
     def _send(self, dispatch: Dispatch, orders: Sequence[Order]) -> None:
         if orders:
             self._orders += len(orders)
             dispatch.send(self._engine.view, orders)
-            self.runs.moved()
+            self.runs.note_move()
 
     # ---- the service ---------------------------------------------------------------------------------------------------
 
@@ -225,8 +225,8 @@ class Service:
                 agent = self.agents[name] = Agent(name, resources, self.runs, link)
                 serving_agent = asyncio.create_task(agent.serve())
                 serving_agent.add_done_callback(self._agent_ended)
-                stack.push_async_callback(_cancelled(serving_agent))
-                await agent.joined()
+                stack.push_async_callback(_cancelling(serving_agent))
+                await agent.wait_joined()
             await self.settle()
             self._ready.set()
             stopping = asyncio.create_task(self._stopped.wait())
@@ -253,7 +253,7 @@ class Service:
             look_seconds=0.0,
         )
         stack.callback(self._backend.close)
-        state, view, writer = load_state(partial(opened, store, epoch), config)
+        state, view, writer = load_state(partial(open_for_leader, store, epoch), config)
         stages = stages_of(config)
         self._directions = Directions(None if self._by_hand else stages.policy)
         dispatch = Dispatch()
@@ -275,7 +275,7 @@ class Service:
 
     async def _end_calls(self) -> None:
         """End watches, so that the server need not wait for them."""
-        self.calls.cut()
+        self.calls.cut_streams()
 
     async def _end_engine(self) -> None:
         self._backend.lead(None)
@@ -284,7 +284,7 @@ class Service:
         await self._planner.close()
 
 
-def _cancelled(task: "asyncio.Task[None]") -> Callable[[], Awaitable[None]]:
+def _cancelling(task: "asyncio.Task[None]") -> Callable[[], Awaitable[None]]:
     async def end() -> None:
         task.cancel()
         await asyncio.wait([task])

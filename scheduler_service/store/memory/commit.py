@@ -48,7 +48,7 @@ def _carry_out(memory: Memory, work: Work, before: list[tuple[RecordTable, Key, 
     table = memory.tables[work.table]
     missing, touched = 0, []
     for given in _storable(work.records):
-        key = table.found({"commit_no": memory.commit_no + 1} | given)
+        key = table.key_of({"commit_no": memory.commit_no + 1} | given)
         old = table.records.get(key)
         if work.kind != "insert" and old is None:
             missing += 1

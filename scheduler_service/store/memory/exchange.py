@@ -46,21 +46,21 @@ def find_accepted(memory: Memory, requests: Collection[tuple[int, str]]) -> dict
 def list_postings(
     memory: Memory, states: Collection[PostingState] = (), vc: int = 0, before_id: int | None = None, limit: int = 100
 ) -> list[Posting]:
-    def wanted(posting: Record) -> bool:
+    def is_wanted(posting: Record) -> bool:
         return (not states or posting["state"] in states) and vc in (0, posting["vc"]) and _before(posting, before_id)
 
     with memory.lock:
-        return memory.tables["exchange_posting"].rows(to.to_posting, wanted)[::-1][:limit]
+        return memory.tables["exchange_posting"].rows(to.to_posting, is_wanted)[::-1][:limit]
 
 
 def list_exchanges(
     memory: Memory, states: Collection[ExchangeState] = (), vc: int = 0, before_id: int | None = None, limit: int = 100
 ) -> list[Exchange]:
-    def wanted(x: Record) -> bool:
+    def is_wanted(x: Record) -> bool:
         return (not states or x["state"] in states) and vc in (0, x["giver"], x["taker"]) and _before(x, before_id)
 
     with memory.lock:
-        return memory.tables["exchange"].rows(to.to_exchange, wanted)[::-1][:limit]
+        return memory.tables["exchange"].rows(to.to_exchange, is_wanted)[::-1][:limit]
 
 
 def _before(record: Record, before_id: int | None) -> bool:

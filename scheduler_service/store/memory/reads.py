@@ -41,20 +41,20 @@ def load(memory: Memory, jobs: bool = True) -> Loaded:
         )
 
 
-def _run(memory: Memory, record: Record) -> Run:
+def _run_of(memory: Memory, record: Record) -> Run:
     vc = memory.tables["job"].records[(record["job_id"],)]["vc"]
     return memory.tables["run"].row(record, lambda values: rows.to_run((*values, vc)))
 
 
 def _runs(memory: Memory, where: Callable[[Record], bool]) -> tuple[Run, ...]:
-    return tuple(_run(memory, record) for _, record in sorted(memory.tables["run"].records.items()) if where(record))
+    return tuple(_run_of(memory, record) for _, record in sorted(memory.tables["run"].records.items()) if where(record))
 
 
 def _with_tasks(memory: Memory, record: Record) -> JobAndRun:
     job, runs = memory.tables["job"].row(record, rows.to_job), memory.tables["run"]
     tasks: list[Run] = []
     while (key := (job.id, job.run, len(tasks))) in runs.records:
-        tasks.append(_run(memory, runs.records[key]))
+        tasks.append(_run_of(memory, runs.records[key]))
     return job, tuple(tasks)
 
 
@@ -67,7 +67,7 @@ def find_job(memory: Memory, job_id: int) -> JobAndRun | None:
 def find_run(memory: Memory, key: RunKey) -> Run | None:
     with memory.lock:
         record = memory.tables["run"].records.get((key.job_id, key.run, key.task))
-        return None if record is None else _run(memory, record)
+        return None if record is None else _run_of(memory, record)
 
 
 def list_runs(memory: Memory, job_id: int, after: tuple[int, int] | None = None, limit: int = 100) -> list[Run]:
@@ -75,7 +75,7 @@ def list_runs(memory: Memory, job_id: int, after: tuple[int, int] | None = None,
         records = [record for record in memory.tables["run"].records.values() if record["job_id"] == job_id]
         order = sorted(records, key=lambda record: (-record["run"], record["task"]))
         chosen = [r for r in order if after is None or (-r["run"], r["task"]) > (-after[0], after[1])]
-        return [_run(memory, record) for record in chosen[:limit]]
+        return [_run_of(memory, record) for record in chosen[:limit]]
 
 
 def find_ends(memory: Memory, job_ids: Collection[int]) -> dict[int, JobState]:
@@ -112,7 +112,7 @@ def list_jobs(
     name: str = "",
 ) -> list[JobAndRun]:
     with memory.lock:
-        chosen = _chosen(memory, states, before_id, vc, user, name)
+        chosen = _pick_jobs(memory, states, before_id, vc, user, name)
         return [_with_tasks(memory, record) for record in chosen[:limit]]
 
 
@@ -126,10 +126,12 @@ def count_jobs(
     name: str = "",
 ) -> int:
     with memory.lock:
-        return min(len(_chosen(memory, states, before_id, vc, user, name)), most)
+        return min(len(_pick_jobs(memory, states, before_id, vc, user, name)), most)
 
 
-def _chosen(memory: Memory, states: Collection[JobState], before_id: int | None, vc: str, user: str, name: str) -> list[Record]:
+def _pick_jobs(
+    memory: Memory, states: Collection[JobState], before_id: int | None, vc: str, user: str, name: str
+) -> list[Record]:
     newest_first = sorted(memory.tables["job"].records.values(), key=lambda record: -record["id"])
     return [
         record

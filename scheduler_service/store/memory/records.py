@@ -133,7 +133,7 @@ class RecordTable:
             for values in self.twice[name]:
                 raise Rejected(name, f"Key ({', '.join(columns)})={values} already exists.")
 
-    def found(self, record: Record) -> Key:
+    def key_of(self, record: Record) -> Key:
         return tuple(record[name] for name in self.key)
 
     def row(self, record: Record, make: Callable[[Sequence[Any]], R]) -> R:

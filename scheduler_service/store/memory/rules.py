@@ -152,18 +152,18 @@ class _Query(NamedTuple):
 def _rules_of(table: Table) -> Iterator[_Rule]:
     """The checks are in the order of the alphabet, in which PostgreSQL looks at them."""
 
-    def made(kind: Literal["computed", "check", "index"], name: object, expression: object) -> _Rule:
+    def rule_of(kind: Literal["computed", "check", "index"], name: object, expression: object) -> _Rule:
         sql = _sqlite(table, expression)
         return _Rule(kind, str(name), sql, frozenset(re.findall(r'"([a-z_]\w*)"', sql)) & set(table.columns.keys()))
 
     for column in table.columns:
         if column.computed is not None:
-            yield made("computed", column.name, column.computed.sqltext)
+            yield rule_of("computed", column.name, column.computed.sqltext)
     for check in sorted((c for c in table.constraints if isinstance(c, CheckConstraint)), key=lambda check: str(check.name)):
-        yield made("check", check.name, check.sqltext)
+        yield rule_of("check", check.name, check.sqltext)
     for index in table.indexes:
         if (where := index.dialect_options["postgresql"]["where"]) is not None:
-            yield made("index", index.name, where)
+            yield rule_of("index", index.name, where)
 
 
 def _holds(kind: Any) -> Callable[[Any], str] | None:
