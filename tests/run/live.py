@@ -29,7 +29,7 @@ from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.database import Writer
 from scheduler_service.engine_settings import stages_of
-from scheduler_service.memory_database import MemoryWriter, opened
+from scheduler_service.memory_database import MemoryWriter, open_for_leader
 from scheduler_service.run.engine_thread import EngineThread, NotLeading
 from scheduler_service.run.ports import CommitRefused, NotCommitted
 from scheduler_service.run.read_model import View
@@ -44,7 +44,7 @@ CONFIG = Config(database="postgresql://nowhere", earmark_ttl=0.001)
 
 def load_state(store: Memory, epoch: int, config: Config) -> tuple[State, View, Writer]:
     """As startup.load_state, of what the store in memory holds."""
-    return startup.load_state(partial(opened, store, epoch), config)
+    return startup.load_state(partial(open_for_leader, store, epoch), config)
 
 
 class Flaky(MemoryWriter):
