@@ -1,6 +1,6 @@
 """What must hold of tenants and is seen only over a step: who was told to leave and for whom, and who got what was freed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from operator import le
 from random import Random
@@ -75,11 +75,12 @@ class Watched(Tenants):
         check_charges(self.state)
         self.mixed |= {job_id for job_id in self.state.active if guaranteed_in_part(self.state.runs_of(job_id))}
         dropped = {line.job_id for line in taken.log if line.kind is EventKind.EARMARK_DROPPED}
+        were = [change.old for change in taken.changes if change.table == "run" and change.old is not None]
         for change in taken.changes:
             if change.table == "run":
                 if change.old is None:
                     self._placed(change.new, kept, dropped)
-                self._told(change.old, change.new, dropped)
+                self._told(change.old, change.new, dropped, were)
         if self._complete():
             missing = self._missing()
             for pool in self.plain:
@@ -116,7 +117,8 @@ class Watched(Tenants):
             mine = claimant == run.job_id or claimant in dropped or started
             assert mine, f"run {run.key} takes what was freed for job {claimant}"
 
-    def _told(self, old: Run | None, new: Run, dropped: set[int]) -> None:
+    def _told(self, old: Run | None, new: Run, dropped: set[int], were: Iterable[Run]) -> None:
+        """`were`: the runs that the step changed, before it."""
         if new.stop_reason is None or (old is not None and old.stop_reason is new.stop_reason):
             return
         if new.awaits:
@@ -136,7 +138,10 @@ class Watched(Tenants):
         if new.stop_for in dropped:
             return
         got = {place for place, job_id in self._kept().items() if job_id == new.stop_for}
-        held = {(task.node, device) for task in runs_together(self.state, new.job_id) for device in task.devices}
+        # A share group leaves as a whole, and a member that ends first, or gives way to it, is in it no more after the step.
+        group = 0 if old is None else old.group
+        leaving = [*runs_together(self.state, new.job_id), *(run for run in were if group and run.group == group)]
+        held = {(task.node, device) for task in leaving for device in task.devices}
         assert got & held, f"job {new.job_id} leaves for job {new.stop_for}, which gets nothing of it"
 
     def _gives_back(self, new: Run, dropped: set[int]) -> None:
