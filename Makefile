@@ -75,7 +75,7 @@ migrations-check: $(VENV)/.ready
 	$(PY) -m pytest tests/store/test_migrations.py
 
 tests: $(VENV)/.ready
-	$(PY) -m pytest -n 6 --dist worksteal $(ARGS)
+	$(PY) -m pytest -n 4 --dist worksteal $(ARGS)
 
 # The tests of training code, with PyTorch and the frameworks.
 test-training: $(VENV)/.training
