@@ -38,7 +38,7 @@ demo: $(VENV)/.ready
 serve: $(VENV)/.ready
 	@$(PY) -m examples.serve $(ARGS)
 
-# Compiling all tests with their assertions takes as long as mypy does. It is done beside that, once, and not by each worker.
+# Compiling all tests with their assertions takes as long as mypy does. It is done next to that, once, and not by each worker.
 test: $(VENV)/.ready
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types lint imports proto-check compiled-tests
 	@$(MAKE) --no-print-directory tests
