@@ -2,8 +2,8 @@
 
 Without paths, the files that differ from the last commit are checked. ruff checks these files, mypy and the import rules check
 the packages (both use caches), and pytest runs related tests: test files among the paths, those named after a changed module,
-and those that import it, or else import a module that imports it. Random tests run a tenth of their examples. End-to-end tests
-and slow tests are left to `make test`.
+and those that import it, or else import a module that imports it, 25 at most. Random tests run a tenth of their examples.
+End-to-end tests and slow tests are left to `make test`.
 """
 
 import ast
@@ -18,6 +18,8 @@ BIN = Path(sys.executable).parent
 PACKAGES = ("scheduler_service", "node_agent", "client_sdk", "ebb_common", "ebb_inject", "tests")
 NOT_HERE = ("tests/e2e", "tests/deploy")
 """These tests start whole sites."""
+MOST_TESTS = 25
+"""Test files that are run: of more, those that import the least are the closest to what has changed."""
 
 
 def changed_files() -> list[Path]:
@@ -75,7 +77,8 @@ def tests_beside(files: Sequence[Path]) -> list[Path]:
             near = {user for each in near for user in users.get(each, ())} - known
             known |= near
         found |= those if near else set()
-    return sorted(found)
+    closest = sorted(found, key=lambda test: (test not in changed and test.stem not in names, len(imported[test]), test))
+    return sorted(closest[:MOST_TESTS])
 
 
 def _tests() -> Iterator[Path]:
