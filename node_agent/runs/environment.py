@@ -11,7 +11,10 @@ _DEFAULTS = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/",
     "LANG": "C.UTF-8",
+    "PYTHONUNBUFFERED": "1",
 }
+"""Variables of each run, unless the job's own environment, its submitter's or (`_INHERITED`) the agent's names them. Without
+PYTHONUNBUFFERED, Python writes to a log file only after some kilobytes of output, or when it exits."""
 
 
 def environment(

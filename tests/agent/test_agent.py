@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -95,6 +96,17 @@ def test_an_active_virtual_environment_is_the_jobs_too(agent: Start, scheduler: 
     scheduler.start(2, "sh", "-c", "echo $PATH", inherited_environment=inherited, environment={"PATH": "/usr/bin:/bin"})
     scheduler.exited(2)
     assert Path(scheduler.started(2).log_path).read_text() == "/usr/bin:/bin\n", "what is set is set"
+
+
+PRINTS = 'import time; print("step 1"); time.sleep(600)'
+
+
+def test_what_a_python_program_prints_is_in_its_log_while_it_runs(agent: Start, scheduler: FakeScheduler) -> None:
+    agent()
+    scheduler.connected()
+    scheduler.start(1, sys.executable, "-c", PRINTS)
+    until(lambda: Path(scheduler.started(1).log_path).read_text() == "step 1\n")
+    assert not scheduler.of(1)[1:], "it runs"
 
 
 def test_the_program_that_ran_is_named_by_where_it_was_found(agent: Start, scheduler: FakeScheduler, tmp_path: Path) -> None:

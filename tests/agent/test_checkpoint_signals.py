@@ -136,7 +136,8 @@ def test_an_agent_that_is_killed_meanwhile_does_not_signal_twice_and_goes_on(
 
 def test_a_command_saves_beside_the_program(agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path) -> None:
     agent()
-    command = 'echo "saving $EBB_PID in $(pwd) for $A on $CUDA_VISIBLE_DEVICES"; echo state >"$EBB_CHECKPOINT_DIR/state"'
+    variables = "for $A on $CUDA_VISIBLE_DEVICES, unbuffered: $PYTHONUNBUFFERED"
+    command = f'echo "saving $EBB_PID in $(pwd) {variables}"; echo state >"$EBB_CHECKPOINT_DIR/state"'
     work = tmp_path / "work"
     work.mkdir()
     scheduler.connected()
@@ -147,7 +148,7 @@ def test_a_command_saves_beside_the_program(agent: Start, scheduler: FakeSchedul
     code, signum, yielded, said = ended(scheduler)
     assert (code, signum, yielded) == (0, signal.SIGTERM, True)
     assert said.startswith("its checkpoint command saved its work in ")
-    assert Path(scheduler.started(1).log_path).read_text() == f"saving {pid} in {work} for b on \n"
+    assert Path(scheduler.started(1).log_path).read_text() == f"saving {pid} in {work} for b on , unbuffered: 1\n"
     assert (state / "checkpoints/c1/job-1/state").read_text() == "state\n"
 
 

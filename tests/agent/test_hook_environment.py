@@ -1,4 +1,4 @@
-"""The hook in the environment of a run: where Python finds it, and how it is switched off."""
+"""The environment of a run: where Python finds the hook, how that is switched off, and that Python does not buffer output."""
 
 from pathlib import Path
 
@@ -50,6 +50,22 @@ def test_steps_to_skip_are_said_if_there_are_any() -> None:
     told = environment({}, launch, "n", Paths(Path("/s"), Path("/c"), "x"), "/c/1", Inventory(1000, 1024), {})
     assert told["EBB_SKIP_STEPS"] == "5000"
     assert "EBB_SKIP_STEPS" not in found()
+
+
+@pytest.mark.parametrize(
+    ("inherited", "own", "value"),
+    [
+        ((), {}, "1"),
+        ((), {"PYTHONUNBUFFERED": ""}, ""),
+        ((("PYTHONUNBUFFERED", "0"),), {}, "0"),
+        ((("PYTHONUNBUFFERED", "0"),), {"PYTHONUNBUFFERED": "x"}, "x"),
+    ],
+)
+def test_python_does_not_buffer_its_output_unless_the_job_or_its_submitter_says_so(
+    inherited: tuple[tuple[str, str], ...], own: dict[str, str], value: str
+) -> None:
+    assert found(inherited=inherited, **own)["PYTHONUNBUFFERED"] == value
+    assert found("", inherited, **own)["PYTHONUNBUFFERED"] == value, "also without the hook"
 
 
 def test_paths_of_another_spool_keep_the_hook() -> None:
