@@ -84,7 +84,12 @@ class Config(FileSettings):
         2, ge=0, le=MOST, description="how often a run that vanished is tried again, whatever retries its job has"
     )
     blame_nodes: int = Field(3, ge=0, le=MOST, description="a job that failed on so many nodes is not tried again; 0: no limit")
-    bad_node_strikes: int = Field(3, ge=0, le=MOST, description="a node at fault for so many failures is drained; 0: never")
+    bad_node_strikes: int = Field(
+        3,
+        ge=0,
+        le=MOST,
+        description="a node with so many faults, or users whose jobs fail there alone, is drained; 0: never",
+    )
     earmark_ttl: Seconds = Field(60, gt=0, description="how long freed resources are kept for a trial that does not come")
     virtual_clusters: bool = Field(False, description="guarantee cells to tenants: every job then belongs to a virtual cluster")
     pools: list[PoolConfig] = Field([], description="nodes that make a pool by name, with levels above them")

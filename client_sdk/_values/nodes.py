@@ -103,7 +103,8 @@ class Node:
     drain: NodeDrain | None = None
     """Set while nothing new is placed on it."""
     strikes: int = 0
-    """The number of failures attributed to this node. At the site's limit it is drained."""
+    """The number of failures attributed to this node. Those that are no fault of its own count once for each user. At the
+    site's limit it is drained."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Labels by which jobs can select it; they are set in its agent's configuration."""
     observations: Observations | None = None

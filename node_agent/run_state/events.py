@@ -58,6 +58,8 @@ class Exited:
     """The last checkpoint that its program saved, if it said so."""
     save: SaveResult | None = None
     """Whether its work was saved; None: there was nothing to save."""
+    job_fault: bool = False
+    """With a launch error: something that the job names, such as its command, cannot be used on this node."""
 
 
 Phases = tuple[tuple[str, float], ...]

@@ -53,9 +53,10 @@ class Ending:
         self._dump_said = dump_said
         self._means = means
 
-    def refuse(self, record: RunRecord, error: str) -> None:
-        """End a run that cannot be launched."""
-        self.finish(record, Exited(launch_error=clean(f"{error} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
+    def refuse(self, record: RunRecord, error: str, job_fault: bool = True) -> None:
+        """End a run that cannot be launched: because of what its job names, or because of the node itself."""
+        text = clean(f"{error} (on node {self._node})", LAUNCH_ERROR_LIMIT)
+        self.finish(record, Exited(launch_error=text, job_fault=job_fault))
 
     def not_fetched(self, record: RunRecord, why: str) -> None:
         """End a run whose checkpoint cannot be had."""

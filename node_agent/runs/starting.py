@@ -66,7 +66,7 @@ class Starting:
         paths: Paths,
         node: str,
         reported: Callable[[], None],
-        refused: Callable[[RunRecord, str], None],
+        refused: Callable[[RunRecord, str, bool], None],
         may_start: Callable[[RunKey], bool],
         gave_up: Callable[[RunKey], None],
         packed: Callable[[LaunchSpec], Mapping[str, str]],
@@ -138,7 +138,7 @@ class Starting:
         return snapshots or checkpoint or told or collected
 
     def _refuse_for_lack(self, key: RunKey, why: str) -> None:
-        self._refused(self._spool.runs[key], why)
+        self._refused(self._spool.runs[key], why, True)
 
     def waits(self, key: RunKey) -> bool:
         """Whether a run is launched later without a new order: it waits for files, or its launch has failed for now."""
@@ -207,7 +207,8 @@ class Starting:
             log.debug("run %s: waits until what has the pids of its dump is collected", key)
             self._looks[key] = asyncio.get_running_loop().call_later(_COLLECTED_LOOK, self._guarded, self.launch, key)
         except (UnknownDevice, EnvironmentMissing) as error:
-            self._refused(record, " ".join(str(error).split()))  # the story has it on one line
+            # The story has it on one line.
+            self._refused(record, " ".join(str(error).split()), isinstance(error, EnvironmentMissing))
         except OSError as error:
             self.retries.retry_later(key, str(error))
         else:

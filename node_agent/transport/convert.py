@@ -188,6 +188,7 @@ def _report(report: Report) -> pb.Report:
                     began_from=event.began_from,
                     saved=event.saved,
                     save=save_out(event.save),
+                    job_fault=event.job_fault,
                 )
             )
     return message

@@ -252,7 +252,7 @@ def _run_exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
         checkpoint=event.saved,
         save=event.save,
     )
-    task_over(state, now, ended, how, detail, event.checkpoint)
+    task_over(state, now, ended, how, detail, event.checkpoint, event.job_fault)
 
 
 def _ready(state: State, event: RunReady, run: Run, now: Micros) -> None:

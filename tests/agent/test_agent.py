@@ -144,9 +144,10 @@ def test_launch_errors(agent: Start, scheduler: FakeScheduler) -> None:
     ]
     for job, (command, spec, words) in enumerate(at_fault, 1):
         scheduler.start(job, command, **spec)
-        error = scheduler.exited(job).launch_error
+        exited = scheduler.exited(job)
         for word in words:
-            assert word in error
+            assert word in exited.launch_error
+        assert exited.job_fault == ("devices" not in spec), "a device that is missing is the node's own fault"
         assert len(scheduler.of(job)) == 1
 
 

@@ -119,7 +119,9 @@ def test_what_would_write_elsewhere_is_refused(agent: Start, scheduler: FakeSche
     agent()
     scheduler.connected()
     scheduler.start(1, "true", snapshots=[digest])
-    assert "'../../evil' is not named by a path below the directory" in scheduler.exited(1).launch_error
+    exited = scheduler.exited(1)
+    assert "'../../evil' is not named by a path below the directory" in exited.launch_error
+    assert exited.job_fault
     assert not list(state.rglob("evil"))
 
 
@@ -300,6 +302,8 @@ def test_an_environment_that_is_not_there_is_a_failed_launch(
     agent()
     scheduler.connected()
     scheduler.start(1, "true", environment={name: str(tmp_path)})
-    assert f"the environment of the job, {name}={tmp_path}, has no bin/python here" in scheduler.exited(1).launch_error
+    exited = scheduler.exited(1)
+    assert f"the environment of the job, {name}={tmp_path}, has no bin/python here" in exited.launch_error
+    assert exited.job_fault
     scheduler.start(2, "true", inherited_environment={name: str(tmp_path)})
     assert scheduler.exited(2).exit_code == 0, "what it inherits need not be there"

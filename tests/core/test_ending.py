@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core.messages import NodeDeleteRequested, NodeSilent, Order, Stopped, SuspendRequested, UndrainRequested
+from scheduler_service.core.messages import (
+    Accepted,
+    NodeDeleteRequested,
+    NodeSilent,
+    Order,
+    Stopped,
+    Submitted,
+    SuspendRequested,
+    UndrainRequested,
+)
 from scheduler_service.core.model import EventKind, JobSpec, JobState, Reason, Retry, RunKey, StopReason
 from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.settings import Settings
@@ -201,6 +210,12 @@ def test_out_of_device_memory_is_said_with_how_much_of_which_device() -> None:
 # ---- who is to blame -----------------------------------------------------------------------------------------------------
 
 
+def submit(d: Driver, user: str) -> int:
+    answer = d.reply(Submitted(user, "", retried()))
+    assert isinstance(answer, Accepted), answer
+    return answer.job_id
+
+
 def fail_and_wait(d: Driver, job: int) -> str:
     """The node on which it failed."""
     d.start(job)
@@ -238,8 +253,8 @@ def test_a_job_is_retried_on_the_node_that_it_avoids_where_there_is_no_other() -
 
 def test_a_node_on_which_jobs_failed_that_went_well_elsewhere_is_drained() -> None:
     d = cluster(nodes=2, settings=Settings(bad_node_strikes=2))
-    for strikes in (1, 2):
-        job = d.submit(retried())
+    for strikes, user in enumerate(("ann", "bob"), 1):
+        job = submit(d, user)
         assert fail_and_wait(d, job) == "n1"
         d.start(job)
         assert d.where(job).name == "n2"
@@ -247,9 +262,10 @@ def test_a_node_on_which_jobs_failed_that_went_well_elsewhere_is_drained() -> No
         assert d.node("n1").strikes == strikes
     assert d.node("n1").drained_us == d.now
     assert (d.node("n1").drain_user, d.node("n2").drained_us) == ("", None)
-    assert "2 failures" in d.node("n1").drain_reason
+    failed = "failed here and succeeded elsewhere"
+    assert d.node("n1").drain_reason == f"2 strikes: job 1 of ann {failed}; job 2 of bob {failed}"
     d.step(UndrainRequested("n1"))
-    assert (d.node("n1").drained_us, d.node("n1").strikes) == (None, 0)
+    assert (d.node("n1").drained_us, d.node("n1").strikes, d.node("n1").strike_causes) == (None, 0, ())
 
 
 def test_a_node_that_was_deleted_meanwhile_is_not() -> None:

@@ -11,6 +11,8 @@ from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.duration_pb2 import Duration
 from sqlalchemy import Connection, text
 
+from scheduler_service.core.messages import RunExited
+from scheduler_service.rpc.convert.agents import report_in
 from scheduler_service.rpc.services import agent_link
 from scheduler_service.store import SKIPPED
 from tests.rpc.server import USER, Agent, Failure, Server, failure
@@ -118,6 +120,16 @@ def test_other_devices_while_runs_hold_them(server: Server, agent: Agent) -> Non
 
 
 # ---- reports -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", [{}, {"job_fault": True}])
+def test_a_failed_launch_says_whose_fault_it_is(fault: dict[str, bool]) -> None:
+    """Agents that are older say nothing of it: then it is the node's, as it was."""
+    exited = link_pb.RunExited(launch_error="no such file", **fault)
+    message = link_pb.Report(sequence=1, job_id=7, run=1, exited=exited)
+    read = report_in(link_pb.Report.FromString(message.SerializeToString()), "n1", "boot-1")
+    assert isinstance(read, RunExited)
+    assert (read.launch_error, read.job_fault) == ("no such file", bool(fault))
 
 
 def test_orders_go_down_and_reports_up(server: Server, agent: Agent) -> None:

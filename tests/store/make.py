@@ -38,6 +38,7 @@ from scheduler_service.core.model import (
     RunPhase,
     ShareMode,
     StopReason,
+    Strike,
     TaskGroup,
 )
 from scheduler_service.core.model.estimates import Estimate, History, PastRun, Reading, Sampling, Source
@@ -410,6 +411,8 @@ def clusters(draw: st.DrawFn) -> list[Any]:
                 draw(words),
                 draw(natural),
                 draw(labels_of),
+                draw(words),
+                tuple(draw(st.lists(st.builds(Strike, count, maybe(words), words), max_size=2))),
             )
         )
     for j in range(1, draw(st.integers(0, 3)) + 1):

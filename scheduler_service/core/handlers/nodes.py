@@ -155,7 +155,16 @@ def node_delete_requested(state: State, event: NodeDeleteRequested, now: Micros)
             node=node.name,
         )
     _drop_devices(state, node.id, 0)
-    row = with_changes(node, state=NodeState.DELETED, since_us=now, drained_us=None, drain_reason="", drain_user="", strikes=0)
+    row = with_changes(
+        node,
+        state=NodeState.DELETED,
+        since_us=now,
+        drained_us=None,
+        drain_reason="",
+        drain_user="",
+        strikes=0,
+        strike_causes=(),
+    )
     state.put(state.nodes, node.id, row)
     return NodeChanged(node.id)
 

@@ -10,7 +10,7 @@ from scheduler_service.core.allocation.transitions import any_task, end_job, req
 from scheduler_service.core.lifecycle.device_faults import fault_of
 from scheduler_service.core.lifecycle.exits import is_stopped
 from scheduler_service.core.lifecycle.gangs import all_started
-from scheduler_service.core.lifecycle.node_health import praise, strike
+from scheduler_service.core.lifecycle.node_health import praise, strike_by_user, strike_for_node
 from scheduler_service.core.model import EventKind, Job, JobState, Reason, Run, StopReason
 from scheduler_service.core.model.launch_time import parked_us, waited_us
 from scheduler_service.core.model.rows import with_changes
@@ -28,6 +28,8 @@ _NONE, _EXITED, _SUCCEEDED = Reason.NONE, Reason.EXITED, JobState.SUCCEEDED
 _STARVED = frozenset({Reason.OUT_OF_MEMORY, Reason.OUT_OF_DEVICE_MEMORY})
 _MAYBE_THE_DEVICE = frozenset({Reason.EXITED, Reason.SIGNALLED, Reason.LAUNCH_FAILED, Reason.EXIT_UNKNOWN})
 _FAILURES = _MAYBE_THE_DEVICE | _STARVED
+_NODES_FAULT = frozenset({Reason.LAUNCH_FAILED, Reason.EXIT_UNKNOWN, Reason.DEVICE_FAULT})
+"""Failures that say something of the node by themselves. The others follow from what the program did there."""
 _LEFT = {
     StopReason.PREEMPTED: Reason.PREEMPTED,
     StopReason.REQUEUED: Reason.REQUEUED,
@@ -41,9 +43,18 @@ _LEFT = {
 """Why a job queues again, by the reason for which its run was stopped."""
 
 
-def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: str = "", checkpoint: str = "") -> None:
+def task_over(
+    state: State,
+    now: Micros,
+    run: Run,
+    how: Reason | None,
+    detail: str = "",
+    checkpoint: str = "",
+    job_fault: bool = False,
+) -> None:
     """The task `run` has ended. `how` is what it did (see `exits.meaning`), None if it did its work; `detail` is a sentence
-    about it, and `checkpoint` is one about its job's checkpoint signal or command.
+    about it, and `checkpoint` is one about its job's checkpoint signal or command. `job_fault`: its launch failed because
+    of what the job names, such as its command.
 
     Whatever a run does after it was told to stop is part of the stop and no failure: a task of a gang may die as others leave.
     """
@@ -58,7 +69,7 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
     if how is not None:
         # A failed launch is no reaction to a stop.
         told, decided = run.stop_reason is not None and how is not Reason.LAUNCH_FAILED, job.verdict is not Reason.NONE
-        first = _decides(state, now, job, run, how, detail) if not (told or decided) else {}
+        first = _decides(state, now, job, run, how, detail, job_fault) if not (told or decided) else {}
         facts = {"left": job.left or told} | first | ({} if decided else codes)
     else:
         facts = codes if job.verdict is _NONE and not job.left else {}
@@ -93,7 +104,7 @@ def _time_ran(job: Job, longer: Micros) -> dict[str, Any]:
     return {"ran_us": job.ran_us + longer, "ran_in": (*before[:here], before[here] + longer, *before[here + 1 :])}
 
 
-def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail: str) -> dict[str, Any]:
+def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail: str, job_fault: bool) -> dict[str, Any]:
     """The facts by which this task decides for its launch: what it did, and its node, which may be to blame."""
     if how in _MAYBE_THE_DEVICE and (fault := fault_of(state, run)):
         how, detail = Reason.DEVICE_FAULT, f"{describe(run, how)}; {fault}"
@@ -102,8 +113,10 @@ def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail:
         facts |= {"avoid": (run.node,)}
     if how in _FAILURES or how is Reason.DEVICE_FAULT:
         facts |= {"failed_on": tuple(sorted({*job.failed_on, run.node})), "avoid": (run.node,)}
+    if how in _NODES_FAULT and not job_fault:
+        facts |= {"node_faults_on": tuple(sorted({*job.node_faults_on, run.node}))}
     if how is Reason.EXIT_UNKNOWN:
-        strike(state, now, run.node, f"the run of job {job.id} vanished")
+        strike_for_node(state, now, run.node, job.id, "vanished here")
     return facts
 
 
@@ -171,7 +184,8 @@ def _sample_failed(state: State, now: Micros, job: Job, last: Run) -> bool:
 
 def _blaming_no_node(job: Job) -> Job:
     """The job as if its last launch had not failed where it did."""
-    return with_changes(job, failed_on=tuple(node for node in job.failed_on if node not in job.avoid), avoid=())
+    nodes, faults = (tuple(node for node in of if node not in job.avoid) for of in (job.failed_on, job.node_faults_on))
+    return with_changes(job, failed_on=nodes, node_faults_on=faults, avoid=())
 
 
 def _queue_again(state: State, now: Micros, job: Job, last: Run, reason: Reason, **facts: Any) -> None:
@@ -238,10 +252,15 @@ def _not_saved(job: Job, last: Run) -> str:
 
 
 def _end_succeeded(state: State, now: Micros, job: Job, last: Run, detail: str) -> None:
-    """Ends a job that succeeded. If it had failed on other nodes, the fault was theirs."""
+    """Ends a job that succeeded. If it had failed on other nodes, these may be at fault, or lack what only this job needs."""
+    what = "failed here and succeeded elsewhere"
     for node_id in job.failed_on:
-        if node_id != last.node:
-            strike(state, now, node_id, f"job {job.id} failed there and went well elsewhere")
+        if node_id == last.node:
+            continue
+        if node_id in job.node_faults_on:
+            strike_for_node(state, now, node_id, job.id, what)
+        else:
+            strike_by_user(state, now, node_id, job, what)
     praise(state, last.node)
     history.keep(state, now, job, last)
     end_job(state, now, job, _SUCCEEDED, _EXITED, detail, node=last.node)

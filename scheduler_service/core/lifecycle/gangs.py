@@ -6,7 +6,7 @@ it has a cycle more.
 
 from scheduler_service.core.allocation.share_groups import starts_in_turn
 from scheduler_service.core.allocation.transitions import stop_job
-from scheduler_service.core.lifecycle.node_health import strike
+from scheduler_service.core.lifecycle.node_health import strike_for_node
 from scheduler_service.core.model import EventKind, Job, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
@@ -36,7 +36,7 @@ def gang_late(state: State, now: Micros, job: Job) -> None:
     names = ", ".join(state.nodes.rows[node].name for node in nodes)
     detail = f"{len(slow)} of {len(tasks)} tasks were not ready in time, on {names}"
     for node in nodes:
-        strike(state, now, node, f"a task of gang {job.id} was not ready in time")
+        strike_for_node(state, now, node, job.id, "had a task here that was not ready in time")
     stop_job(
         state,
         now,

@@ -5,7 +5,7 @@ from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.transitions import any_task, stop_job
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.messages import DrainRequested, NodeChanged, UndrainRequested
-from scheduler_service.core.model import EventKind, Node, Reason, StopReason, present
+from scheduler_service.core.model import EventKind, Job, Node, Reason, StopReason, Strike, present
 from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.model.rows import with_changes
 from scheduler_service.core.model.values import Micros
@@ -13,6 +13,11 @@ from scheduler_service.core.operations import migrating
 from scheduler_service.core.state.resources.closed_nodes import why_closed
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
+
+OWN_FAULTS_KEPT = 16
+"""Number of strikes of which the cause is kept if the fault was the node's own."""
+STRIKES_SHOWN = 8
+"""Number of strikes in the reason of a drain."""
 
 
 def drain_requested(state: State, event: DrainRequested, now: Micros) -> NodeChanged:
@@ -35,7 +40,8 @@ def undrain_requested(state: State, event: UndrainRequested, _now: Micros) -> No
     """Opens a node. Its strikes are forgotten: the user who opens it has dealt with what caused them."""
     node = find_node(state, event.node)
     if node.drained_us is not None or node.strikes:
-        state.put(state.nodes, node.id, with_changes(node, drained_us=None, drain_reason="", drain_user="", strikes=0))
+        opened = with_changes(node, drained_us=None, drain_reason="", drain_user="", strikes=0, strike_causes=())
+        state.put(state.nodes, node.id, opened)
     return NodeChanged(node.id)
 
 
@@ -62,23 +68,51 @@ def drop_earmarks_on(state: State, node_id: int, now: Micros, why: str) -> None:
         drop_earmarks(state, now, earmark.job_id, why)
 
 
-def strike(state: State, now: Micros, node_id: int, why: str) -> None:
-    """Counts a failure that was the node's fault. With too many of these it is drained."""
+def strike_for_node(state: State, now: Micros, node_id: int, job_id: int, what: str) -> None:
+    """Counts a failure that was the node's own fault. With too many strikes the node is drained."""
+    _strike(state, now, node_id, Strike(job_id, None, what))
+
+
+def strike_by_user(state: State, now: Micros, node_id: int, job: Job, what: str) -> None:
+    """Counts a failure that was caused by what the job did on the node, and not elsewhere: by its command, or its data. Such
+    failures are one strike for each user. Several users hardly make the same mistake, and one user's jobs often do."""
+    _strike(state, now, node_id, Strike(job.id, job.user, what))
+
+
+def _strike(state: State, now: Micros, node_id: int, cause: Strike) -> None:
     node = present(state.nodes.rows.get(node_id))
     if node is None:
         return
-    node = with_changes(node, strikes=node.strikes + 1)
+    others = tuple(each for each in node.strike_causes if cause.user is None or each.user != cause.user)
+    is_known = len(others) < len(node.strike_causes)
+    node = with_changes(node, strikes=node.strikes + (not is_known), strike_causes=_without_old_ones((*others, cause)))
     state.put(state.nodes, node_id, node)
     limit = state.settings.bad_node_strikes
     if limit and node.strikes >= limit and node.drained_us is None:
-        drain(state, now, node, f"{node.strikes} failures that were its fault; the last: {why}", "")
+        drain(state, now, node, describe_strikes(node), "")
+
+
+def _without_old_ones(causes: tuple[Strike, ...]) -> tuple[Strike, ...]:
+    """Return the causes without the oldest of the node's own faults if there are many. Those of users are all needed."""
+    own = [at for at, cause in enumerate(causes) if cause.user is None]
+    return causes if len(own) <= OWN_FAULTS_KEPT else (*causes[: own[0]], *causes[own[0] + 1 :])
+
+
+def describe_strikes(node: Node) -> str:
+    """Return how many strikes a node has, and for which jobs: "2 strikes: job 4 of ann failed here ...; job 7 of ..."."""
+    shown = node.strike_causes[-STRIKES_SHOWN:]
+    last = " the last" if len(shown) < node.strikes else ""
+    jobs = (f"job {each.job_id}{'' if each.user is None else f' of {each.user}'} {each.what}" for each in shown)
+    return f"{node.strikes} strike{'' if node.strikes == 1 else 's'}{',' if last else ''}{last}: {'; '.join(jobs)}"
 
 
 def praise(state: State, node_id: int) -> None:
-    """Forgives a strike of a node on which a job went well."""
+    """Forgives the oldest strike of a node on which a job went well."""
     node = state.nodes.rows[node_id]
     if node.strikes:
-        state.put(state.nodes, node_id, with_changes(node, strikes=node.strikes - 1))
+        left = node.strikes - 1
+        causes = node.strike_causes[max(len(node.strike_causes) - left, 0) :]
+        state.put(state.nodes, node_id, with_changes(node, strikes=left, strike_causes=causes))
 
 
 def review_closed_nodes(state: State) -> None:

@@ -121,6 +121,8 @@ class RunExited:
     """The last checkpoint that its program saved, if it said so."""
     save: SaveResult | None = None
     """Whether its work was saved; None: it had nothing to save, or its agent does not say."""
+    job_fault: bool = False
+    """With a launch error: something that the job names, such as its command, cannot be used on the node."""
 
 
 @dataclass(frozen=True, slots=True)

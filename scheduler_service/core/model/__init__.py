@@ -38,6 +38,7 @@ from scheduler_service.core.model.nodes import (
     Earmark,
     Node,
     NodeDevice,
+    Strike,
     present,
 )
 from scheduler_service.core.model.run_phase import RunPhase
@@ -80,6 +81,7 @@ __all__ = [
     "RunPhase",
     "ShareMode",
     "StopReason",
+    "Strike",
     "TaskGroup",
     "present",
 ]

@@ -282,6 +282,8 @@ class Job:
     """Why the scheduler holds it, and does nothing more for it, until a user releases it; empty: it is not set aside."""
     sampled_memory: tuple[SampledMemory, ...] = ()
     """Current memory requests of configurations whose samples were seen to use less than the default."""
+    node_faults_on: tuple[int, ...] = ()
+    """Nodes of `failed_on` on which a failure was the node's own fault, and not that of what the job did there."""
 
     @property
     def next_run(self) -> int:

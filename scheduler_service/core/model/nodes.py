@@ -1,9 +1,22 @@
 """Nodes, their devices, earmarks, and the cluster as a whole."""
 
+from typing import NamedTuple
+
 from scheduler_service.core.model.enums import EarmarkPhase, NodeState
 from scheduler_service.core.model.rows import dataclass, derived
 from scheduler_service.core.model.runs import RunKey
 from scheduler_service.core.model.values import ZERO, Mask, Micros, Vector, mask_of
+
+
+class Strike(NamedTuple):
+    """A failure that was probably its node's fault."""
+
+    job_id: int
+    user: str | None
+    """The user of a job that failed there by what it did itself, and succeeded elsewhere: all such failures of a user are one
+    strike. None: the fault was the node's own."""
+    what: str
+    """Predicate of a sentence about the job, for people: "vanished here"."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +40,14 @@ class Node:
     drain_user: str = ""
     """Empty: Ebb itself."""
     strikes: int = 0
-    """Failures that were this node's fault, as far as can be told, less one for each job that went well since."""
+    """Failures that were this node's fault, as far as can be told, less one for each job that went well since. If only what the
+    jobs did says so, those of one user count as one."""
     labels: tuple[tuple[str, str], ...] = ()
     """(name, value), as its agent reports them, in order of names."""
     checkpoints_at: str = ""
     """Address (host:port) from which other nodes fetch checkpoints; empty: none."""
+    strike_causes: tuple[Strike, ...] = ()
+    """The last strikes, oldest first: at most `strikes`. Each user has at most one; of the others only a few are kept."""
 
 
 def present(node: Node | None) -> Node | None:

@@ -41,7 +41,8 @@ class Settings(NamedTuple):
     blame_nodes: int = 3
     """A job that has failed on this many nodes is not retried; 0: no limit."""
     bad_node_strikes: int = 3
-    """Number of strikes at which a node is drained; 0: never."""
+    """Number of strikes at which a node is drained; 0: never. Each fault of the node's own is a strike; other failures are one
+    strike for each user."""
     reclaim_grace_us: Micros = 30 * SECOND
     """The longest grace period of an opportunistic run whose devices are reclaimed."""
     host_percent: int = 0

@@ -92,7 +92,7 @@ def report_in(report: pb.Report, node: str, boot_id: str) -> Report:
             why = _clean(e.launch_error)[:4096]
             how = (e.exit_code, e.exit_signal, e.yielded, why, e.unknown, e.out_of_memory, e.node_stopped, e.told, e.done)
             texts = e.checkpoint, e.not_fetched, e.out_of_device_memory, e.began_from, e.saved
-            said: tuple[Any, ...] = (*map(_clean, texts), save_in(e))
+            said: tuple[Any, ...] = (*map(_clean, texts), save_in(e), e.job_fault)
             return RunExited(node, boot_id, report.sequence, key, *how, *said)
 
 

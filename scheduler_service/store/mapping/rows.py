@@ -23,6 +23,7 @@ from scheduler_service.core.model import (
     RunKey,
     RunPhase,
     StopReason,
+    Strike,
 )
 from scheduler_service.core.model.estimates import History, PastRun
 from scheduler_service.core.model.memo import Memo
@@ -71,6 +72,7 @@ NODE: dict[str, Source] = {
     **vector("capacity", "capacity"),
     "labels": lambda node: dict(node.labels) or None,
     "checkpoints_at": lambda node: node.checkpoints_at or None,
+    "strike_causes": lambda node: node.strike_causes or None,
 }
 EARMARK: dict[str, Source] = {
     **vector("want", "want"),
@@ -271,6 +273,7 @@ def to_node(values: Sequence[Any]) -> Node:
         n.strikes,
         tuple(sorted((n.labels or {}).items())),
         n.checkpoints_at or "",
+        tuple(Strike(*cause) for cause in n.strike_causes or ()),
     )
 
 

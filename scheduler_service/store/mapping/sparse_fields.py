@@ -126,7 +126,7 @@ _SPEC = _seldom(
 _JOB = _seldom(
     Job,
     {
-        **dict.fromkeys(("task_nodes", "failed_on", "avoid", "ran_in"), tuple),
+        **dict.fromkeys(("task_nodes", "failed_on", "avoid", "ran_in", "node_faults_on"), tuple),
         "verdict": Reason,
         "waits_for": _dependencies,
         "elements": lambda found: Elements(*found),

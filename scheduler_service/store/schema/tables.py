@@ -102,11 +102,17 @@ node = table(
     integer("strikes", "Failures that were the node's fault, less what went well since"),
     json("labels", "As its agent reports them: an object of strings; null: it has none", null=True),
     string("checkpoints_at", "Where other nodes fetch checkpoints, host:port; null: nowhere", null=True),
+    json(
+        "strike_causes",
+        "The last strikes: array of [job, user or null, what it did]; null: none is known",
+        null=True,
+    ),
     PrimaryKeyConstraint("id", name="node_pkey"),
     UniqueConstraint("name", name="node_name_once", deferrable=True, initially="DEFERRED"),
     rule("node_id_positive", "id > 0"),
     rule("node_counters_not_negative", "sequence >= 0 AND strikes >= 0"),
     rule("node_labels_is_object", "jsonb_typeof(labels) = 'object'"),
+    rule("node_strike_causes_is_array", "jsonb_typeof(strike_causes) = 'array'"),
     comment="Machines with an agent",
 )
 

@@ -10,17 +10,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from client_sdk import (
     Client,
     Device,
     DeviceObservation,
+    Job,
     JobReason,
     JobState,
     MemoryCycle,
     Observations,
+    Resources,
+    testing,
 )
-from client_sdk.testing import FakeCluster
+from client_sdk.cli import ebb
+from client_sdk.testing import FakeCluster, Outcome
 from tests.sdk.cli.conftest import Run, refused
 from tests.sdk.test_cli import start
 
@@ -43,6 +48,32 @@ def test_nodes_are_drained_and_opened(run: Run, client: Client) -> None:
     assert (shown["name"], shown["drain"]) == ("n1", None)
     assert run("node", "undrain", "n2", "-q").output == "n2\n"
     assert client.get(1).state is JobState.RUNNING
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_a_node_on_which_only_a_users_jobs_fail_says_which(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are one strike, however many they are."""
+
+    def script(job: Job) -> Outcome:
+        return Outcome(exit_code=2 if job.node == "n1" else 0)
+
+    def shown(name: str) -> str:
+        lines = CliRunner().invoke(ebb, ("node", "show", "n1"), prog_name="ebb").output.splitlines()
+        (found,) = (line.removeprefix(name).strip() for line in lines if line.startswith(f"{name} "))
+        return found
+
+    nodes = {"n1": Resources(cpus=8, memory_mib=16 * 1024), "n2": Resources(cpus=8, memory_mib=16 * 1024)}
+    with testing.cluster(nodes, script=script, user="ada", config={"bad_node_strikes": limit, "retry_pause": 0}) as fake:
+        monkeypatch.setenv("EBB_ADDRESS", fake.address)
+        client = fake.client()
+        for _ in range(4):
+            job = client.wait(client.submit(["read-data"], retries=3))
+            assert (job.state, job.node) == (JobState.SUCCEEDED, "n2")
+        assert shown("strikes") == "1"
+        if limit == 1:
+            assert shown("drain").startswith("1 strike: job 1 of ada failed here and succeeded elsewhere, by Ebb at ")
+        else:
+            assert shown("drain") == "-"
 
 
 def test_a_node_is_shown(run: Run) -> None:

@@ -264,7 +264,7 @@ class RunStarted(_message.Message):
     def __init__(self, pid: _Optional[int] = ..., log_path: _Optional[str] = ..., program: _Optional[str] = ..., restored: _Optional[str] = ...) -> None: ...
 
 class RunExited(_message.Message):
-    __slots__ = ("exit_code", "exit_signal", "yielded", "launch_error", "unknown", "out_of_memory", "node_stopped", "told", "done", "checkpoint", "not_fetched", "out_of_device_memory", "began_from", "saved", "save")
+    __slots__ = ("exit_code", "exit_signal", "yielded", "launch_error", "unknown", "out_of_memory", "node_stopped", "told", "done", "checkpoint", "not_fetched", "out_of_device_memory", "began_from", "saved", "save", "job_fault")
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     EXIT_SIGNAL_FIELD_NUMBER: _ClassVar[int]
     YIELDED_FIELD_NUMBER: _ClassVar[int]
@@ -280,6 +280,7 @@ class RunExited(_message.Message):
     BEGAN_FROM_FIELD_NUMBER: _ClassVar[int]
     SAVED_FIELD_NUMBER: _ClassVar[int]
     SAVE_FIELD_NUMBER: _ClassVar[int]
+    JOB_FAULT_FIELD_NUMBER: _ClassVar[int]
     exit_code: int
     exit_signal: int
     yielded: bool
@@ -295,7 +296,8 @@ class RunExited(_message.Message):
     began_from: str
     saved: str
     save: _job_pb2.SaveResult
-    def __init__(self, exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., yielded: bool = ..., launch_error: _Optional[str] = ..., unknown: bool = ..., out_of_memory: bool = ..., node_stopped: bool = ..., told: bool = ..., done: bool = ..., checkpoint: _Optional[str] = ..., not_fetched: _Optional[str] = ..., out_of_device_memory: _Optional[str] = ..., began_from: _Optional[str] = ..., saved: _Optional[str] = ..., save: _Optional[_Union[_job_pb2.SaveResult, _Mapping]] = ...) -> None: ...
+    job_fault: bool
+    def __init__(self, exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., yielded: bool = ..., launch_error: _Optional[str] = ..., unknown: bool = ..., out_of_memory: bool = ..., node_stopped: bool = ..., told: bool = ..., done: bool = ..., checkpoint: _Optional[str] = ..., not_fetched: _Optional[str] = ..., out_of_device_memory: _Optional[str] = ..., began_from: _Optional[str] = ..., saved: _Optional[str] = ..., save: _Optional[_Union[_job_pb2.SaveResult, _Mapping]] = ..., job_fault: bool = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()
