@@ -337,11 +337,9 @@ class Job:
 
     def in_configuration(self, number: int) -> "Job":
         """Return the job as if it had only this configuration. Policies place it; it is never a row of the state."""
-        return (
-            with_changes(self, spec=self.spec.in_configuration(number), configuration=number)
-            if self.spec.alternatives
-            else self
-        )
+        if not self.spec.alternatives:
+            return self
+        return with_changes(self, spec=self.spec.in_configuration(number), configuration=number)
 
     def in_each_configuration(self) -> "tuple[Job, ...]":
         """Return the job once for each configuration, as if it had only that one, in the user's order."""
