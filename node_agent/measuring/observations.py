@@ -1,12 +1,10 @@
 """Observations of the node's devices, and of the runs that they concern.
 
-The provider reports processes. A process belongs to a run if it is in the run's process group or control group, descends from
-such a process, or was started with the run's environment: programs make their own groups, and outlive their parents.
+The provider reports processes; `processes/run_members` says to which runs they belong.
 """
 
 import asyncio
 import logging
-import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -21,7 +19,8 @@ from node_agent.measuring.step_measurements import RunMeasurement, memory_peak
 from node_agent.measuring.step_rates import RunSteps
 from node_agent.processes.blocking_calls import call_in_own_thread
 from node_agent.processes.job_files import RunGrace
-from node_agent.processes.process_groups import read, stat_fields
+from node_agent.processes.run_members import RunMembers
+from node_agent.processes.run_paths import RUNS
 from node_agent.processes.stray_processes import run_of
 from node_agent.run_state.model import RunKey
 from node_agent.run_state.park_state import ParkStage
@@ -30,8 +29,6 @@ from node_agent.spool.spool import Spool
 
 log = logging.getLogger(__name__)
 
-_ANCESTORS = 64
-"""Generations that are checked."""
 _PATIENCE = 5.0
 """Seconds to find out to which runs processes belong. Until then they belong to none."""
 
@@ -259,30 +256,17 @@ def _cycles(used: Mapping[tuple[RunKey, int], int], waves: Mapping[tuple[RunKey,
 def owners(pids: Collection[int], leaders: Leaders, state: Path, spool: str) -> dict[int, RunKey | None]:
     """Return the run of each process, among those with these leaders; None: it belongs to none."""
     named = {f"{spool}/{key.name}": key for key in leaders.values()}
-    return {
-        pid: _run_of_ancestor(pid, leaders) or named.get(_run_of_control_group(pid, spool)) or named.get(run_of(pid, state))
-        for pid in pids
-    }
+    members = RunMembers()
+    return {pid: _find_owner(pid, leaders, named, members, state, spool) for pid in pids}
 
 
-def _run_of_ancestor(pid: int, leaders: Leaders) -> RunKey | None:
-    for _ in range(_ANCESTORS):
-        with suppress(OSError):
-            fields = stat_fields(pid)
-            if len(fields) < 4:
-                return None
-            parent, group, session = map(int, fields[1:4])
-            for number in (pid, group, session):
-                if number in leaders:
-                    return leaders[number]
-            pid = parent
-    return None
-
-
-def _run_of_control_group(pid: int, spool: str) -> str:
-    """Return the run whose control group it is in, as <spool>/<run>; empty for none."""
+def _find_owner(
+    pid: int, leaders: Leaders, named: Mapping[str, RunKey], members: RunMembers, state: Path, spool: str
+) -> RunKey | None:
     with suppress(OSError):
-        for part in os.fsdecode(read(f"/proc/{pid}/cgroup")).strip().split("/"):
-            if part.startswith(f"{spool}."):
-                return part.replace(".", "/", 1)
-    return ""
+        if found := members.find_leader_of(pid, leaders) or named.get(members.find_control_group(pid, spool)):
+            return found
+        name = run_of(pid, state)
+        if name in named and members.is_started_by_launcher(pid, f"{state}/{RUNS}/{name}", str(state)):
+            return named[name]
+    return None

@@ -125,11 +125,15 @@ def signal_handlers(members: Collection[int], signum: int) -> int:
 
 
 def find_leader(directory: str) -> int:
-    """Return the leader of the run with this directory, searched among all processes; 0 if no process is."""
+    """Return the leader of the run with this directory, searched among all processes; 0 if no process is.
+
+    Its launcher has died, so it is an orphan, and has the parent that the caller, another launcher, has; or the first process.
+    """
     needle = os.fsencode(f"\0EBB_RUN_DIR={directory}\0")
+    reapers = {"1", str(os.getppid())}
     for pid in pids():
         fields = stat_fields(pid)
-        if len(fields) > 3 and fields[2] == fields[3] == str(pid):
+        if len(fields) > 3 and fields[2] == fields[3] == str(pid) and fields[1] in reapers:
             with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
                 if needle in b"\0" + file.read() + b"\0":
                     return pid

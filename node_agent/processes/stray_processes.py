@@ -1,7 +1,7 @@
 """Finds processes of runs that no spool of this node knows any more: those of a spool that was lost, or given up.
 
 No agent would report their end, and the scheduler counts them as gone. The launcher names those that it has; if that launcher
-is gone as well, they are found by the files in the directories of runs and by the processes' environment.
+is gone as well, they are found by the files in the directories of runs, and by what `run_members` says.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ from pathlib import Path
 from node_agent.processes.cgroups import Groups
 from node_agent.processes.launcher.spawn import PROCESS_FILE
 from node_agent.processes.process_groups import boot_id, pids, processes_inside, start_ticks, stat_fields
+from node_agent.processes.run_members import RunMembers
 from node_agent.processes.run_paths import RUNS
 from node_agent.run_state.model import Process
 
@@ -25,8 +26,7 @@ def find(state: Path, spool: str, live: Collection[Process] = ()) -> dict[Proces
 
     A `live` process is that of a run of this spool. If CRIU has restored it, its environment names the run that was dumped.
     """
-    sessions = {process.pid for process in live if start_ticks(process.pid) == process.start_ticks}
-    boot = boot_id()
+    boot, members = boot_id(), RunMembers()
     found = {}
     for folder in _other_folders(state, spool):
         for file in folder.glob(f"*/{PROCESS_FILE}"):
@@ -36,7 +36,10 @@ def find(state: Path, spool: str, live: Collection[Process] = ()) -> dict[Proces
     for pid in pids():
         name = run_of(pid, state)
         fields = stat_fields(pid) if name and not name.startswith(f"{spool}/") else []
-        if len(fields) > 3 and fields[0] not in "ZX" and int(fields[3]) not in sessions:
+        if len(fields) > 3 and fields[0] not in "ZX" and not any(members.is_led_by(pid, each) for each in live):
+            directory = state / RUNS / name
+            if not members.belongs_to(pid, str(directory), str(state), _read_note(directory / PROCESS_FILE, boot)):
+                continue
             group = int(fields[2])
             found[Process(group, start_ticks(group))] = name
     return found
@@ -72,6 +75,7 @@ def find_elsewhere(state: Path, node: str, checkpoints: Path) -> dict[Path, set[
     A node with the same name whose jobs save elsewhere belongs to another cluster. Other users' processes cannot be seen.
     """
     found: dict[Path, set[str]] = {}
+    members = RunMembers()
     for pid in pids():
         variables = _variables(pid, node) if pid != os.getpid() else {}
         run, saves = (Path(variables.get(name, "/")) for name in ("EBB_RUN_DIR", "EBB_CHECKPOINT_DIR"))
@@ -79,7 +83,9 @@ def find_elsewhere(state: Path, node: str, checkpoints: Path) -> dict[Path, set[
             continue
         other, root = run.parents[2], saves.parents[1]
         ours = (state / RUNS / run.parent.name).is_dir() or _is_same(pid, other, state)
-        if not ours and (root == checkpoints or _is_same(pid, root, checkpoints)):
+        if ours or not (root == checkpoints or _is_same(pid, root, checkpoints)):
+            continue
+        if members.belongs_to(pid, str(run), str(other), _read_note(_inside(pid, run) / PROCESS_FILE, boot_id())):
             found.setdefault(other, set()).add(run.name)
     return found
 
@@ -118,10 +124,15 @@ def _variables(pid: int, node: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
+def _inside(pid: int, path: Path) -> Path:
+    """Return the path of what a process, perhaps in a container, calls `path`."""
+    return Path(f"/proc/{pid}/root{path}")
+
+
 def _is_same(pid: int, path: Path, own: Path) -> bool:
     """Whether a path as seen by a process, perhaps in a container, is the same directory as one of ours."""
     try:
-        return Path(f"/proc/{pid}/root{path}").samefile(own)
+        return _inside(pid, path).samefile(own)
     except OSError:
         return False
 

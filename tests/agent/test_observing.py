@@ -31,6 +31,7 @@ from node_agent.devices.simulated import simulate_devices
 from node_agent.measuring import observations as observing
 from node_agent.measuring.mini_batch import MiniBatch, MiniBatchSource
 from node_agent.measuring.observations import Observations, Observing, RunCycle, owners
+from node_agent.processes import run_members
 from node_agent.processes.process_groups import stat_fields
 from node_agent.run_state.events import Exited, Report
 from node_agent.run_state.model import RunKey, RunPhase, RunRecord
@@ -53,8 +54,6 @@ _AS = {
     "a child": "os.fork() and time.sleep(600);",
     "a child in a group of its own": "os.fork() and time.sleep(600); os.setpgid(0, 0);",
     "a grandchild in a session of its own": "os.fork() and time.sleep(600); os.setsid(); os.fork() and time.sleep(600);",
-    "one that was left by all": "os.fork() and time.sleep(600); os.setsid(); parent = os.getpid(); os.fork() and os._exit(0);"
-    "[time.sleep(0.01) for _ in iter(lambda: os.getppid() == parent, False)];",
 }
 
 
@@ -176,7 +175,7 @@ def test_the_control_group_tells_it_too(tmp_path: Path, monkeypatch: pytest.Monk
         assert path == f"/proc/{os.getpid()}/cgroup"
         return b"0::/system.slice/ebb-agent.service/runs/ab12.7.2/inner\n"
 
-    monkeypatch.setattr(observing, "read", read)
+    monkeypatch.setattr(run_members, "read", read)
     assert owners([os.getpid()], {1 << 22: KEY}, tmp_path, "ab12") == {os.getpid(): KEY}
     assert owners([os.getpid()], {1 << 22: RunKey(7, 3)}, tmp_path, "ab12") == {os.getpid(): None}
 
@@ -244,7 +243,7 @@ async def test_processes_are_asked_about_once(
         asked.append(pid)
         return stat_fields(pid)
 
-    monkeypatch.setattr(observing, "stat_fields", fields)
+    monkeypatch.setattr(run_members, "stat_fields", fields)
     leader, _ = start("the leader itself")
     runs(spool, {leader: KEY})
     told = seen(processes=[ProcessMemory(leader, 0, 900), ProcessMemory(os.getpid(), 1, 5)])

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 AGAIN = 0.5
 """Seconds until an action that failed because resources were exhausted is tried again."""
+_SET_CHILD_SUBREAPER = 36
+"""The number of this prctl."""
 
 
 class Run:
@@ -126,8 +128,9 @@ class Children:
             if run is not None:
                 run.code, run.signal = end
                 run.saves = signal.SIGTERM in (run.signal, run.code - 128) and may_save(run.directory, [run.pid])
-            if run is None or not run.saves:
-                # Not collected yet, it keeps its pid, so this cannot hit a stranger's group.
+            if run is not None and not run.saves:
+                # Not collected yet, it keeps its pid, so this cannot hit a stranger's group. The group of an adopted process is
+                # spared: a daemon may live on in it.
                 kill_group(ended.si_pid)
             os.waitpid(ended.si_pid, 0)
             if run is not None:
@@ -195,6 +198,13 @@ class Children:
             del self.runs[run.key]
         else:
             self.unsettled.append(run)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what processes of runs leave behind, so that it still descends from this program."""
+    import ctypes  # a megabyte
+
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def start_of(pid: int) -> int:

@@ -51,7 +51,7 @@ if __name__ == "__main__":  # executed by its path, and isolated, it finds only 
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))  # noqa: PTH100, PTH118, PTH120
 
 from node_agent.processes.launcher.cgroup_spawn import IGNORED
-from node_agent.processes.launcher.children import AGAIN, Children, Run, complain, start_of
+from node_agent.processes.launcher.children import AGAIN, Children, Run, adopt_orphans, complain, start_of
 from node_agent.processes.launcher.connection import Connection
 from node_agent.processes.launcher.prepared_folders import PreparedFolder, remove
 from node_agent.processes.launcher.process_file import close, open_mark
@@ -309,6 +309,7 @@ def main(descriptor: int, idle_limit: float) -> None:
             with contextlib.suppress(OSError, ValueError):
                 signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    adopt_orphans()
     Launcher(socket.socket(fileno=descriptor), idle_limit).serve()
 
 
