@@ -28,6 +28,7 @@ from node_agent.local_node import LocalNode
 from node_agent.measuring.device_memory import DeviceMemoryWatch
 from node_agent.measuring.observations import Observing
 from node_agent.measuring.step_watch import StepWatch
+from node_agent.node_lock import lock_node, node_keys
 from node_agent.processes.cgroups import Groups, set_up_groups
 from node_agent.processes.launcher.client import Event, LauncherClient
 from node_agent.processes.logs import Logs
@@ -43,7 +44,7 @@ from node_agent.sharing.parking import host_memory
 from node_agent.sharing.parking.ladder import Ladder
 from node_agent.sharing.parking.parking import Node
 from node_agent.spool.spool import Spool
-from node_agent.state_directory import check_folder, claim, state_directory
+from node_agent.state_directory import check_folder, claim, state_directory, withhold_devices
 from node_agent.transport import link
 from node_agent.transport.checkpoint_client import CheckpointSource
 from node_agent.transport.checkpoint_server import CheckpointServer
@@ -65,12 +66,13 @@ async def run(settings: Settings) -> None:
     with state_directory(settings.state) as state:
         check_folder("state", state / RUNS)
         check_folder("checkpoints", settings.checkpoint_root)
-        held = claim(settings, state)
-        groups = set_up_groups(settings.control_groups, settings.memory_limit == "enforce")  # before there is any child
-        devices = await open_devices(settings, state, held)
-        criu_unusable = await _criu_unusable(settings)
-        while await _serve(settings, state, devices, groups, systemd, criu_unusable):
-            pass
+        async with lock_node(settings.scheduler, settings.node):
+            held = claim(settings, state)
+            groups = set_up_groups(settings.control_groups, settings.memory_limit == "enforce")  # before there is any child
+            devices = withhold_devices(await open_devices(settings, state, held), settings, state)
+            criu_unusable = await _criu_unusable(settings)
+            while await _serve(settings, state, devices, groups, systemd, criu_unusable):
+                pass
 
 
 async def _criu_unusable(settings: Settings) -> str:
@@ -90,7 +92,8 @@ async def _serve(
     provider = devices.provider
     spool = open_spool(state / "spool.db")
     hook = ebb_inject.FOLDER if settings.hook == "on" else ""
-    paths = Paths(state, settings.checkpoint_root, spool.short_id, hook)
+    keys = ",".join(node_keys(settings.scheduler, settings.node))
+    paths = Paths(state, settings.checkpoint_root, spool.short_id, hook, keys)
     logs = Logs(lambda key: spool.runs.get(key), lambda key: past_runs.log_of(paths, spool.cluster[0], key))
     node = LocalNode(settings.node, spool, provider.inventory, logs, partial(past_runs.note_cluster, paths), settings.labels)
     ended: asyncio.Future[bool] = loop.create_future()

@@ -14,6 +14,11 @@ class StateInUse(AgentError):
     """The state directory {path} is in use by another agent (pid {pid}). Stop that one, or give this one its own --state."""
 
 
+class NodeInUse(AgentError):
+    """Another agent (pid {pid}) serves node {node} for the scheduler at {scheduler} on this machine, with another state
+    directory. Stop that agent, or give this one a name of its own (--node)."""
+
+
 class StateUnusable(AgentError):
     """The state directory {path} cannot be used: {why}."""
 

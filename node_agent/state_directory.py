@@ -6,11 +6,16 @@ import fcntl
 import logging
 import os
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from node_agent.build_devices import Opened
 from node_agent.config import Settings
+from node_agent.devices.occupied import OccupiedDevices
 from node_agent.errors import FolderUnusable, OtherNode, RunsElsewhere, RunsLive, StateInUse, StateUnusable
+from node_agent.node_lock import node_keys
 from node_agent.processes import stray_processes
 from node_agent.processes.process_groups import start_ticks
 from node_agent.processes.run_paths import Paths
@@ -79,6 +84,17 @@ def claim(settings: Settings, state: Path) -> bool:
         return bool(spool.live() or spool.pending())
     finally:
         spool.close()
+
+
+def withhold_devices(opened: Opened, settings: Settings, state: Path) -> Opened:
+    """Report devices on which runs of this node under other state directories compute as faulty, until these have ended."""
+    keys = set(node_keys(settings.scheduler, settings.node))
+    find = partial(stray_processes.find_held_devices, state, keys)
+    if not (held := find()):
+        return opened
+    for text in sorted(set(held.values())):
+        log.error("devices are not free: %s", text)
+    return replace(opened, provider=OccupiedDevices(opened.provider, find, held))
 
 
 def forgotten(spool: Spool, settings: Settings) -> Spool:

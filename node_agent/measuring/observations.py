@@ -267,6 +267,6 @@ def _find_owner(
         if found := members.find_leader_of(pid, leaders) or named.get(members.find_control_group(pid, spool)):
             return found
         name = run_of(pid, state)
-        if name in named and members.is_started_by_launcher(pid, f"{state}/{RUNS}/{name}", str(state)):
+        if name in named and members.is_started_by_launcher(pid, f"{state}/{RUNS}/{name}"):
             return named[name]
     return None

@@ -49,21 +49,24 @@ class Kernel:
     def pids(self) -> list[int]:
         return pids()
 
-    def works_in(self, launcher: int, state: str, pid: int) -> bool:
-        """Whether a launcher works in a directory, given as process `pid` sees it, perhaps in a container.
+    def works_for(self, launcher: int, run_directory: str, pid: int) -> bool:
+        """Whether a launcher works in the state directory of a run, given as process `pid` sees it, perhaps in a container.
 
-        A directory that was removed, or replaced by another one of the same name, cannot be compared any more.
+        A state directory that was moved is known by the folder of the spool. One that was removed cannot be compared.
         """
+        state, _, spool = os.path.dirname(run_directory).rpartition("/runs/")  # noqa: PTH120
         for _ in range(_TRIES):
             try:
                 at = os.stat(f"/proc/{launcher}/cwd")  # noqa: PTH116
+                if at.st_nlink == 0 or os.path.isdir(f"/proc/{launcher}/cwd/runs/{spool}"):  # noqa: PTH112
+                    return True
                 named = os.stat(f"/proc/{pid}/root{state}")  # noqa: PTH116
+                if (at.st_dev, at.st_ino) == (named.st_dev, named.st_ino):
+                    return True
             except FileNotFoundError:
                 return bool(self.stat(launcher))
             except OSError:
                 return False
-            if at.st_nlink == 0 or (at.st_dev, at.st_ino) == (named.st_dev, named.st_ino):
-                return True
             time.sleep(_PAUSE)
         return False
 
@@ -100,16 +103,16 @@ class RunMembers:
                 return part.replace(".", "/", 1)
         return ""
 
-    def is_started_by_launcher(self, pid: int, run_directory: str, state: str) -> bool:
-        """Whether a process whose environment names this run of this state directory was started by a launcher there."""
+    def is_started_by_launcher(self, pid: int, run_directory: str) -> bool:
+        """Whether a process whose environment names this run was started by a launcher in its state directory."""
         for ancestor, _ in self._ancestors(pid):
             if ancestor != pid and self._is_launcher(ancestor):
-                return self._kernel.works_in(ancestor, state, pid)
+                return self._kernel.works_for(ancestor, run_directory, pid)
         return self._is_left_by_launcher(pid, run_directory)
 
-    def belongs_to(self, pid: int, run_directory: str, state: str, leader: Process | None) -> bool:
+    def belongs_to(self, pid: int, run_directory: str, leader: Process | None) -> bool:
         """Whether a process whose environment names a run belongs to it. `leader`: the recorded process of the run."""
-        return (leader is not None and self.is_led_by(pid, leader)) or self.is_started_by_launcher(pid, run_directory, state)
+        return (leader is not None and self.is_led_by(pid, leader)) or self.is_started_by_launcher(pid, run_directory)
 
     def _is_left_by_launcher(self, pid: int, run_directory: str) -> bool:
         """Whether a launcher that has died left the process, or an ancestor that also names the run, to init."""

@@ -22,10 +22,12 @@ class Paths:
     spool: str
     hook: str = ""
     """The folder of the hook (`ebb_inject`); "": jobs run without the hook."""
+    node_keys: str = ""
+    """The names of the node's locks. Runs get them, so that an agent with another state directory finds them."""
 
     def paths_of_spool(self, spool: str) -> "Paths":
         """Return the paths of another spool of this state directory."""
-        return Paths(self.state, self.checkpoints, spool, self.hook)
+        return Paths(self.state, self.checkpoints, spool, self.hook, self.node_keys)
 
     def folder(self, key: RunKey) -> str:
         """Return the folder of a run as a string: in every launch, making a Path costs more than its use."""

@@ -20,6 +20,8 @@ from node_agent.run_state.model import Process
 OVER = "over"
 """File in the folder of a spool: nothing of its runs is left, and nothing can come."""
 
+_ADVICE = "start the agent with --state {}, which takes it over, or end it"
+
 
 def find(state: Path, spool: str, live: Collection[Process] = ()) -> dict[Process, str]:
     """Return the live processes of runs of other spools than this one, with the names of their runs.
@@ -38,7 +40,7 @@ def find(state: Path, spool: str, live: Collection[Process] = ()) -> dict[Proces
         fields = stat_fields(pid) if name and not name.startswith(f"{spool}/") else []
         if len(fields) > 3 and fields[0] not in "ZX" and not any(members.is_led_by(pid, each) for each in live):
             directory = state / RUNS / name
-            if not members.belongs_to(pid, str(directory), str(state), _read_note(directory / PROCESS_FILE, boot)):
+            if not members.belongs_to(pid, str(directory), _read_note(directory / PROCESS_FILE, boot)):
                 continue
             group = int(fields[2])
             found[Process(group, start_ticks(group))] = name
@@ -77,7 +79,9 @@ def find_elsewhere(state: Path, node: str, checkpoints: Path) -> dict[Path, set[
     found: dict[Path, set[str]] = {}
     members = RunMembers()
     for pid in pids():
-        variables = _variables(pid, node) if pid != os.getpid() else {}
+        variables = _variables(pid) if pid != os.getpid() else {}
+        if variables.get("EBB_NODE") != node:
+            continue
         run, saves = (Path(variables.get(name, "/")) for name in ("EBB_RUN_DIR", "EBB_CHECKPOINT_DIR"))
         if run.parent.parent.name != RUNS or len(saves.parts) < 3:
             continue
@@ -85,8 +89,32 @@ def find_elsewhere(state: Path, node: str, checkpoints: Path) -> dict[Path, set[
         ours = (state / RUNS / run.parent.name).is_dir() or _is_same(pid, other, state)
         if ours or not (root == checkpoints or _is_same(pid, root, checkpoints)):
             continue
-        if members.belongs_to(pid, str(run), str(other), _read_note(_inside(pid, run) / PROCESS_FILE, boot_id())):
+        if members.belongs_to(pid, str(run), _read_note(_inside(pid, run) / PROCESS_FILE, boot_id())):
             found.setdefault(other, set()).add(run.name)
+    return found
+
+
+def find_held_devices(state: Path, node_keys: Collection[str]) -> dict[str, str]:
+    """Return the devices, by UUID, that runs of this node under other state directories hold, each with a text about its run.
+
+    `node_keys`: the names of the node's locks, one of which is in the environment of each run of the node.
+    """
+    found: dict[str, str] = {}
+    members = RunMembers()
+    for pid in pids():
+        variables = _variables(pid) if pid != os.getpid() else {}
+        run = Path(variables.get("EBB_RUN_DIR", "/"))
+        if run.parent.parent.name != RUNS or not set(variables.get("EBB_NODE_KEYS", "").split(",")) & set(node_keys):
+            continue
+        other, fields = run.parents[2], stat_fields(pid)
+        if not fields or fields[0] in "ZX" or (state / RUNS / run.parent.name).is_dir() or _is_same(pid, other, state):
+            continue
+        if members.belongs_to(pid, str(run), _read_note(_inside(pid, run) / PROCESS_FILE, boot_id())):
+            text = (
+                f"run {run.name} of the state directory {other} is alive (process group {fields[2]}): {_ADVICE.format(other)}"
+            )
+            for uuid in filter(None, variables.get("EBB_DEVICE_UUIDS", "").split(",")):
+                found.setdefault(uuid, text)
     return found
 
 
@@ -112,13 +140,13 @@ def _read_note(file: Path, boot: str) -> Process | None:
         return None
 
 
-def _variables(pid: int, node: str) -> dict[str, str]:
-    """Return the environment of a process that says it is of this node; empty if it does not, or cannot be read."""
+def _variables(pid: int) -> dict[str, str]:
+    """Return the environment of a process of a run; empty if it is of none, or cannot be read."""
     try:
         text = b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return {}
-    if os.fsencode(f"\0EBB_NODE={node}\0") not in text:
+    if b"\0EBB_RUN_DIR=" not in text:
         return {}
     pairs = (os.fsdecode(each).partition("=") for each in text.split(b"\0"))
     return {name: value for name, _, value in pairs}

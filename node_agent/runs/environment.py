@@ -40,6 +40,7 @@ def environment(
         "EBB_RUN": str(launch.key.run),
         "EBB_JOB_NAME": launch.name,
         "EBB_NODE": node,
+        "EBB_NODE_KEYS": paths.node_keys,
         "EBB_DEVICES": ",".join(map(str, launch.devices)),
         "EBB_DEVICE_UUIDS": ",".join(uuids[index] for index in launch.devices),
         "EBB_DEVICE_MODEL": ",".join(sorted({device.model for device in held})),

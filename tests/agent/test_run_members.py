@@ -53,8 +53,8 @@ class Table(Kernel):
     def pids(self) -> list[int]:
         return list(self.rows)
 
-    def works_in(self, launcher: int, state: str, _pid: int) -> bool:
-        return self.launchers[launcher] == state
+    def works_for(self, launcher: int, run_directory: str, _pid: int) -> bool:
+        return run_directory.startswith(f"{self.launchers[launcher]}/runs/")
 
 
 BASE = {
@@ -95,12 +95,12 @@ def table(changes: dict[int, tuple[int, int, int, str] | None]) -> Table:
 @pytest.mark.parametrize("how", BELONGS)
 def test_a_process_belongs_to_a_run(how: str) -> None:
     pid = 300 if BELONGS[how] else LEADER
-    assert RunMembers(table(BELONGS[how])).belongs_to(pid, RUN, STATE, Process(LEADER, LEADER * 10))
+    assert RunMembers(table(BELONGS[how])).belongs_to(pid, RUN, Process(LEADER, LEADER * 10))
 
 
 @pytest.mark.parametrize("how", STRANGERS)
 def test_an_environment_alone_proves_nothing(how: str) -> None:
-    assert not RunMembers(table(STRANGERS[how])).belongs_to(300, RUN, STATE, Process(LEADER, LEADER * 10))
+    assert not RunMembers(table(STRANGERS[how])).belongs_to(300, RUN, Process(LEADER, LEADER * 10))
 
 
 def test_a_later_owner_of_the_number_of_a_recorded_process_leads_nothing() -> None:
@@ -160,8 +160,8 @@ def test_a_daemon_of_a_run_stays_its_own(agent: Start, scheduler: FakeScheduler,
     until(lambda: subprocess.check_output(["ps", "-o", "ppid=", "-p", str(pid)]).split() == [str(launcher).encode()])
     members, spool = RunMembers(), folder.parent.name
     assert owners([pid, os.getpid()], {1 << 22: RunKey(1, 1)}, state, spool) == {pid: RunKey(1, 1), os.getpid(): None}
-    assert members.is_started_by_launcher(pid, str(folder), str(state))
-    assert not members.is_started_by_launcher(os.getpid(), str(folder), str(state))
+    assert members.is_started_by_launcher(pid, str(folder))
+    assert not members.is_started_by_launcher(os.getpid(), str(folder))
     assert members.is_led_by(leader, Process(leader, start_ticks(leader)))
     os.kill(pid, signal.SIGKILL)
 

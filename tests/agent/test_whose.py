@@ -1,11 +1,16 @@
 """A state directory is one node's, and a node's runs live under one state directory: what would mix them is refused."""
 
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pytest
+
+from node_agent.errors import NodeInUse
+from node_agent.node_lock import lock_node
 from node_agent.processes import stray_processes
 from node_agent.processes.process_groups import stat_fields
 from node_agent.spool import identity
@@ -101,21 +106,75 @@ def test_runs_of_the_node_under_another_state_directory(
     pid = scheduler.started(1).pid
     with beside(other, scheduler, *shared) as twin:  # while the first one is there
         said = refused(twin)
-    assert f"Runs of node n1 live under another state directory: {state} (1.1). Start the agent with that --state" in said
+    assert f"Another agent (pid {first.process.pid}) serves node n1 for the scheduler at {scheduler.address} on" in said
     first.kill()
     with beside(other, scheduler, *shared) as successor:
-        assert "Runs of node n1 live under another" in refused(successor)
+        said = refused(successor)
+    assert f"Runs of node n1 live under another state directory: {state} (1.1). Start the agent with that --state" in said
     assert alive(pid)
     assert len(scheduler.hellos) == 1, "the scheduler has heard of neither"
 
     with closing(FakeScheduler("c2")) as another, beside(other, another, "--checkpoints", str(tmp_path / "of c2")):
         another.connected()
-    agent(*shared)
+    last = agent(*shared)
     assert [run.job_id for run in scheduler.connected(2).runs] == [1]
     (run_directory(state, 1) / "go").touch()
     scheduler.exited(1)
+    last.kill()
     with beside(tmp_path / "third", scheduler, *shared):
         scheduler.connected(3)
+
+
+def test_devices_of_runs_under_another_state_directory_are_not_free(
+    agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path
+) -> None:
+    """Neither the new state directory nor the folder of its checkpoints knows anything of them."""
+    first = agent()
+    scheduler.connected()
+    scheduler.start(1, "/bin/sh", "-c", HELD, devices=[2, 3])
+    pid = scheduler.started(1).pid
+    first.kill()
+    with beside(tmp_path / "other", scheduler):
+        hello = scheduler.connected(2)
+        assert [device.index for device in hello.devices if device.fault] == [2, 3]
+        assert f"run 1.1 of the state directory {state} is alive (process group {pid})" in hello.devices[2].fault
+        assert alive(pid)
+        (run_directory(state, 1) / "go").touch()
+        until(lambda: not alive(pid))
+        scheduler.wait(lambda: [each.fault for each in scheduler.observations[-1].devices] == [""] * 8)
+
+
+@pytest.mark.parametrize(
+    "lose", [shutil.rmtree, lambda state: state.rename(state.with_name("moved"))], ids=["removed", "moved"]
+)
+def test_a_state_directory_that_is_gone(
+    agent: Start, scheduler: FakeScheduler, state: Path, lose: Callable[[Path], object]
+) -> None:
+    """The processes that its launcher has started are killed before the scheduler hears of the node."""
+    first = agent()
+    scheduler.connected()
+    scheduler.start(1, "sleep", "1000")
+    pid = scheduler.started(1).pid
+    first.kill()
+    lose(state)
+    agent()
+    assert not any(device.fault for device in scheduler.connected(2).devices)
+    assert not alive(pid)
+
+
+async def test_the_lock_of_a_node() -> None:
+    """It is released with the process or the block that holds it, and another node or scheduler has another one."""
+    async with lock_node("a:1,b:1", "n1"):
+        for scheduler, node in (("b:1", "n2"), ("c:1", "n1")):
+            async with lock_node(scheduler, node, wait=0):
+                pass
+        with pytest.raises(NodeInUse, match=rf"pid {os.getpid()}\) serves node n1 for the scheduler at B:1,c:1"):
+            async with lock_node("B:1,c:1", "n1", wait=0.1):
+                raise AssertionError
+        async with lock_node("c:1", "n1", wait=0):  # what the refused one held already
+            pass
+    async with lock_node("a:1", "n1", wait=0):
+        pass
 
 
 def test_whose_runs_are_meant(agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path) -> None:

@@ -195,7 +195,8 @@ def test_a_spool_that_is_lost(folder: Path) -> None:
 
 
 def test_another_state_directory_does_not_take_the_node_over_as_the_leader_changes(folder: Path) -> None:
-    """It comes first, and its jobs save elsewhere, so that it does not see what runs."""
+    """It comes first, and its jobs save elsewhere, so that it does not see what runs. By another name of the scheduler's
+    address it passes the lock of the node, as in a container with a network of its own."""
     settings = folder / "scheduler.yaml"
     settings.write_text(f"silent_after: {LIMIT}\n")
     with Site(folder / "site", ("--config", str(settings)), nodes=("n1",)) as site:
@@ -205,7 +206,8 @@ def test_another_state_directory_does_not_take_the_node_over_as_the_leader_chang
         site.cluster.kill("n1", signal.SIGSTOP)
         site.cluster.kill("scheduler")
         site.restart_scheduler()
-        site.cluster.start_agent("twin", "dgx-a100", "--node", "n1", "--checkpoints", str(folder / "elsewhere"))
+        there = "--scheduler", site.cluster.address.replace("127.0.0.1", "localhost")
+        site.cluster.start_agent("twin", "dgx-a100", "--node", "n1", "--checkpoints", str(folder / "elsewhere"), *there)
         wait_for(lambda: "another state directory of the same machine" in site.cluster.tail("twin"), LIMIT)
         site.cluster.kill("n1", signal.SIGCONT)
         site.wait_connected(since=before)
