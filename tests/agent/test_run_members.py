@@ -14,7 +14,7 @@ import pytest
 from node_agent.measuring.observations import owners
 from node_agent.processes import stray_processes
 from node_agent.processes.launcher.spawn import PROCESS_FILE
-from node_agent.processes.process_groups import boot_id, start_ticks
+from node_agent.processes.process_groups import boot_id, start_ticks, stat_fields
 from node_agent.processes.run_members import Kernel, RunMembers
 from node_agent.run_state.model import Process, RunKey
 from tests.agent.conftest import AgentProcess, alive, lose_spool, run_directory, until
@@ -156,14 +156,30 @@ def test_a_daemon_of_a_run_stays_its_own(agent: Start, scheduler: FakeScheduler,
     leader = scheduler.started(1).pid
     folder = run_directory(state, 1)
     pid = int(until(lambda: (folder / "daemon").exists() and (folder / "daemon").read_text()))
-    (launcher,) = [int(line) for line in subprocess.check_output(["ps", "-o", "ppid=", "-p", str(leader)]).split()]
-    until(lambda: subprocess.check_output(["ps", "-o", "ppid=", "-p", str(pid)]).split() == [str(launcher).encode()])
+    until(lambda: stat_fields(pid)[1] == stat_fields(leader)[1])  # the launcher has adopted it
     members, spool = RunMembers(), folder.parent.name
     assert owners([pid, os.getpid()], {1 << 22: RunKey(1, 1)}, state, spool) == {pid: RunKey(1, 1), os.getpid(): None}
     assert members.is_started_by_launcher(pid, str(folder))
     assert not members.is_started_by_launcher(os.getpid(), str(folder))
     assert members.is_led_by(leader, Process(leader, start_ticks(leader)))
     os.kill(pid, signal.SIGKILL)
+
+
+def test_the_end_of_an_adopted_process_ends_no_other(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    """A shell that its run has left leads the group of a daemon, and ends."""
+    agent()
+    scheduler.connected()
+    inner = "sleep 1000 & echo $$ $! >pids.new; mv pids.new pids; until [ -e go ]; do sleep 0.02; done"
+    scheduler.start(1, "/bin/sh", "-c", f"(setsid sh -c '{inner}' &); sleep 1000")
+    leader = scheduler.started(1).pid
+    folder = run_directory(state, 1)
+    shell, daemon = map(int, until(lambda: (folder / "pids").exists() and (folder / "pids").read_text()).split())
+    assert stat_fields(shell)[1] == stat_fields(leader)[1]
+    (folder / "go").touch()
+    until(lambda: not stat_fields(shell))  # the launcher has collected it
+    assert alive(daemon)
+    assert stat_fields(daemon)[1:3] == [stat_fields(leader)[1], str(shell)]
+    os.kill(daemon, signal.SIGKILL)
 
 
 def test_a_pretender_neither_keeps_an_agent_from_starting_nor_is_killed(
