@@ -19,7 +19,7 @@ from benchmarks.figures import Figure, figure, quantile
 from benchmarks.numpy_jobs import JOBS
 from benchmarks.scratch import scratch
 from node_agent.measuring.step_measurements import RunMeasurement, measurement
-from node_agent.processes.job_files import read_record
+from node_agent.processes.job_reports import read_record
 from node_agent.processes.process_groups import start_ticks
 from node_agent.run_state.model import RunKey
 from scheduler_service.core.model.estimates import Reading, Sampling

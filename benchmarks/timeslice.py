@@ -20,7 +20,7 @@ from ebb.agent.v1.agent_link_pb2 import SharePlan
 from benchmarks.figures import Figure, figure
 from benchmarks.scratch import scratch
 from ebb_inject.ebb_hook.step_file import Record
-from node_agent.processes.job_files import read_record
+from node_agent.processes.job_reports import read_record
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_scheduler import FakeScheduler, share_plan
 

@@ -18,6 +18,7 @@ from node_agent.checkpoints import criu_images as images
 from node_agent.checkpoints.criu_images import Image
 from node_agent.checkpoints.folders import DUMP, saved_files
 from node_agent.devices.base import Inventory
+from node_agent.processes import job_files
 from node_agent.processes.launcher.criu_dump import SAID_FILE
 from node_agent.processes.launcher.events import Restore, SpawnRequest
 from node_agent.processes.launcher.spawn import savers_of
@@ -41,6 +42,7 @@ _HOME = "restored-home"
 _SAYS = ("done", "result")
 """Files that a program leaves for its agent in the run directory that it knows. A yield belongs to the run before."""
 _TEXT_LIMIT = 1024
+_PATH_LIMIT = 4096
 _GPUS = "/dev/nvidia"
 
 
@@ -129,9 +131,7 @@ class Dumps:
 
     def dump_result(self, key: RunKey) -> str:
         """Return the result of dumping a run, in words; empty: none yet."""
-        with suppress(OSError):
-            return clean(Path(self._paths.checkpointing(key), SAID_FILE).read_text(encoding="utf-8"), _TEXT_LIMIT)
-        return ""
+        return clean(job_files.read_file(self._paths.checkpointing(key), SAID_FILE, _TEXT_LIMIT).text, _TEXT_LIMIT)
 
     # Restoring.
 
@@ -152,12 +152,14 @@ class Dumps:
     def restore(self, image: Image, key: RunKey) -> Restore:
         """Return what the launcher executes instead of the run's command. Raises OSError."""
         folder = self._paths.folder(key)
-        os.makedirs(folder, exist_ok=True)  # noqa: PTH103
-        if not os.path.exists(image.home) and image.home.startswith(f"{self._paths.state}/{RUNS}/"):  # noqa: PTH110
+        job_files.make_folder(folder)
+        here = image.home.startswith(f"{self._paths.state}/{RUNS}/")
+        if here and _is_home_of(image.home, key) and not os.path.exists(image.home):  # noqa: PTH110
             # The folder was on another node, or was removed. For the program, it is the folder of this run.
             os.makedirs(os.path.dirname(image.home), exist_ok=True)  # noqa: PTH103, PTH120
+            job_files.remove_file(*os.path.split(image.home))  # a link to a folder that is gone
             os.symlink(folder, image.home)  # noqa: PTH211
-        Path(folder, _HOME).write_text(image.home, encoding="utf-8")
+        job_files.write_file(folder, _HOME, os.fsencode(image.home))
         command = images.restore_command(self._program, image, folder)
         return Restore(command, self._environment(folder), image.pid, images.restore_limit(image))
 
@@ -177,11 +179,13 @@ class Dumps:
     def bring_home(self, key: RunKey) -> None:
         """Move what a restored program left for its agent out of the run directory that it knows. Harmless to repeat."""
         home, own = self._home(key), self._paths.folder(key)
-        if home == own:
+        if os.path.islink(home):  # noqa: PTH114 (it lies next to the folders of runs, and so it is this agent's)
+            home = os.readlink(home)  # noqa: PTH115
+        if home == own or not _is_home_of(home, key):
             return
         for name in _SAYS:
             with suppress(OSError):
-                Path(home, name).rename(Path(own, name))
+                job_files.move_file(home, name, own)
 
     def homes(self, records: Iterable[RunRecord]) -> Iterator[str]:
         """Run directories that restored programs still use although those of their runs differ, as SPOOL/NAME."""
@@ -192,9 +196,8 @@ class Dumps:
 
     def _home(self, key: RunKey) -> str:
         own = self._paths.folder(key)
-        with suppress(OSError):
-            return Path(own, _HOME).read_text(encoding="utf-8")
-        return own
+        home = os.fsdecode(job_files.read_file(own, _HOME, _PATH_LIMIT).data or b"")
+        return home if _is_home_of(home, key) else own
 
     def _folder(self, job_id: int) -> Path:
         return Path(self._paths.checkpoint(self._cluster(), job_id))
@@ -209,6 +212,14 @@ class Dumps:
     def _environment(self, folder: str) -> Mapping[str, str]:
         """Include EBB_RUN_DIR, by which a launcher finds a process that the one before it started and did not record."""
         return {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "EBB_RUN_DIR": folder}
+
+
+def _is_home_of(home: str, key: RunKey) -> bool:
+    """Whether a path, which the job may have written, is that of the folder of one of its runs, on this node or another one."""
+    parts = Path(home).parts
+    with suppress(ValueError, TypeError):
+        return len(parts) > 3 and ".." not in parts and parts[-3] == RUNS and RunKey.parse(parts[-1]).job_id == key.job_id
+    return False
 
 
 def _is_worker(pid: int) -> bool:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from node_agent.processes import job_files
 from node_agent.processes.launcher import criu_dump
 from node_agent.processes.launcher.criu_dump import ABOUT_FILE, first_error
 from node_agent.processes.launcher.restoring import PID_FILE
@@ -18,6 +19,8 @@ from node_agent.processes.launcher.restoring import PID_FILE
 _RESTORE_LIMIT = 60.0
 """Seconds, plus one for each `_BYTES_PER_SECOND` bytes of a dump."""
 _BYTES_PER_SECOND = 50 << 20
+_ABOUT_LIMIT = 1 << 20
+"""Bytes: tens of thousands of pids."""
 _LOG = "restore.log"
 
 
@@ -87,8 +90,8 @@ def why_not_restored(folder: str) -> str:
 
 def read_image(folder: Path) -> Image | None:
     """Return the dump in a folder; None: no dump, or an incomplete one."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        held = json.loads((folder / ABOUT_FILE).read_text(encoding="utf-8"))
+    with suppress(ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        held = json.loads(job_files.read_file(str(folder), ABOUT_FILE, _ABOUT_LIMIT).data or b"")
         return Image(
             folder,
             int(held["pid"]),

@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import assert_never
 
 from node_agent.errors import UnknownDevice
-from node_agent.processes import exit_status
+from node_agent.processes import exit_status, job_files
 from node_agent.processes.launcher.client import Absent, Ended, Lost, NotSpawned, Outcome, Spawned, Unable
+from node_agent.processes.launcher.spawn import YIELD_FILE
 from node_agent.processes.process_groups import is_led_by, kill_group, rest_of, signal_handlers
 from node_agent.processes.process_watch import GroupWatch
 from node_agent.processes.run_cgroups import RunCgroups
@@ -196,7 +196,7 @@ class Checkpointing:
             self._handle_failed_save(key, f"was ended by {signal.Signals(end.signal).name}" if end.signal else how)
             return
         try:
-            Path(self._paths.yield_file(key)).touch()
+            job_files.touch_file(self._paths.folder(key), YIELD_FILE)
         except OSError as error:
             self._handle_failed_save(key, f"saved, and this could not be noted ({error.strerror})")
             return

@@ -18,7 +18,7 @@ from node_agent.measuring.mini_batch import MiniBatch, MiniBatchSource, choose_b
 from node_agent.measuring.step_measurements import RunMeasurement, memory_peak
 from node_agent.measuring.step_rates import RunSteps
 from node_agent.processes.blocking_calls import call_in_own_thread
-from node_agent.processes.job_files import RunGrace
+from node_agent.processes.job_reports import RunGrace
 from node_agent.processes.run_members import RunMembers
 from node_agent.processes.run_paths import RUNS
 from node_agent.processes.stray_processes import run_of

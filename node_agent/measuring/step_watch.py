@@ -11,7 +11,7 @@ from dataclasses import replace
 from ebb_inject.ebb_hook.step_file import EVALUATING, Record
 from node_agent.measuring.step_measurements import RunMeasurement, measurement, memory_peak
 from node_agent.measuring.step_rates import WINDOW, Advance, RunSteps, StepState
-from node_agent.processes.job_files import RunGrace, read_grace, read_names, read_record
+from node_agent.processes.job_reports import RunGrace, read_grace, read_names, read_record
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.model import RunKey, RunPhase, RunRecord
 from node_agent.run_state.park_state import ParkStage, Rung

@@ -1,29 +1,39 @@
 """How a run ended, by the accounts of its launcher, the run itself and the kernel."""
 
 import json
+import logging
 import os
 import signal
 from dataclasses import replace
-from pathlib import Path
 
-from node_agent.processes.launcher.spawn import EXIT_FILE
+from node_agent.processes import job_files
+from node_agent.processes.launcher.spawn import EXIT_FILE, YIELD_FILE
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.events import Exited
 from node_agent.run_state.model import RunRecord
 
+log = logging.getLogger(__name__)
+
+_EXIT_LIMIT = 1 << 16
+_PID_LIMIT = 32
+"""Bytes."""
+
 
 def exit_file(folder: str) -> Exited | None:
     """Return the exit status that a launcher has left in the folder of a run."""
+    content = job_files.read_file(folder, EXIT_FILE, _EXIT_LIMIT)
+    if content.why:
+        log.warning("in %s, %s: how the run ended is unknown", folder, content.why)
     try:
-        fields = json.loads(Path(folder, EXIT_FILE).read_text(encoding="utf-8"))
+        fields = json.loads(content.data or b"")
         return Exited(int(fields["code"]), int(fields["signal"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 
 def explain_end(event: Exited, record: RunRecord, paths: Paths, starved: bool) -> Exited:
     """Return an end in the light of what the run has said. `starved`: the kernel killed it because memory ran out."""
-    if os.path.exists(paths.yield_file(record.key)):  # noqa: PTH110
+    if job_files.has_file(paths.folder(record.key), YIELD_FILE):
         return replace(event, yielded=True)
     if _obeys(event, record) and _was_done(record, paths):
         return Exited(done=True)
@@ -51,8 +61,8 @@ def _was_done(record: RunRecord, paths: Paths) -> bool:
     One of its children cannot say that: the run, a script, may have had more to do.
     """
     try:
-        return int(Path(paths.done_file(record.key)).read_text(encoding="ascii")) == record.pid
-    except (OSError, ValueError):
+        return int(job_files.read_file(*os.path.split(paths.done_file(record.key)), _PID_LIMIT).data or b"") == record.pid
+    except ValueError:
         return False
 
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from node_agent.processes import job_files
 from node_agent.processes.cgroups import Groups
 from node_agent.processes.launcher.spawn import PROCESS_FILE
 from node_agent.processes.process_groups import boot_id, pids, processes_inside, start_ticks, stat_fields
@@ -17,6 +18,8 @@ from node_agent.processes.run_members import RunMembers
 from node_agent.processes.run_paths import RUNS
 from node_agent.run_state.model import Process
 
+_NOTE_LIMIT = 1 << 16
+"""Bytes of a process file."""
 OVER = "over"
 """File in the folder of a spool: nothing of its runs is left, and nothing can come."""
 
@@ -134,9 +137,9 @@ def _other_folders(state: Path, spool: str) -> Iterator[Path]:
 
 def _read_note(file: Path, boot: str) -> Process | None:
     try:
-        known = json.loads(file.read_text(encoding="utf-8"))
+        known = json.loads(job_files.read_file(str(file.parent), file.name, _NOTE_LIMIT).data or b"")
         return Process(int(known["pid"]), int(known["start"])) if known["boot"] == boot else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

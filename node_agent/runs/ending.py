@@ -1,13 +1,15 @@
 """Handles the end of a run: reports it, and frees what the run held."""
 
 import logging
+import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
-from node_agent.processes import exit_status
-from node_agent.processes.job_files import read_names, read_record
-from node_agent.processes.launcher.spawn import savers_of
+from node_agent.processes import exit_status, job_files
+from node_agent.processes.job_reports import read_names, read_record
+from node_agent.processes.launcher.spawn import EXIT_FILE, PROCESS_FILE, SAVERS_FILE, STOP_FILE, YIELD_FILE, savers_of
 from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.events import Exited
@@ -20,6 +22,12 @@ log = logging.getLogger(__name__)
 
 LAUNCH_ERROR_LIMIT = 2048
 """Bytes. A report must fit wherever the scheduler keeps it."""
+
+_READ = (
+    *(PROCESS_FILE, EXIT_FILE, STOP_FILE, YIELD_FILE, SAVERS_FILE, "done", "result", "steps", "modules", "grace"),
+    *("checkpoint.json", "restored-home"),
+)
+"""Names that the agent or the launcher reads in the folder of a run."""
 
 
 class Ending:
@@ -75,6 +83,7 @@ class Ending:
                 event = replace(event, told=True, checkpoint=said or record.checkpoint)
             elif killing and exit_status.is_killed(event):
                 event = replace(event, node_stopped=True)
+            self._tell_ignored(record)
             names = read_names(self._paths.checkpoint_names(record.key))
             save = save_result(event, record, self._collect_known(record, names, means))
             event = replace(event, began_from=names.began_from, saved=names.saved, save=save)
@@ -94,3 +103,12 @@ class Ending:
         by_system = record.checkpoint_asked and record.launch is not None and not record.launch.checkpoint_signal
         late = record.stop_deadline is not None and time.monotonic() >= record.stop_deadline
         return Known(said, means, by_system, late, read_record(self._paths.steps(record.key), time.monotonic_ns()))
+
+    def _tell_ignored(self, record: RunRecord) -> None:
+        """Say in the run's own log, and in the agent's, what the run has put where only plain files are read."""
+        if not (found := job_files.find_unusable(self._paths.folder(record.key), _READ)):
+            return
+        said = f"{', '.join(found)}: ignored, because only plain files are read there"
+        log.warning("run %s: %s", record.key, said)
+        with suppress(OSError):
+            job_files.append_text(*os.path.split(record.log_path), f"ebb: {said}\n")

@@ -4,6 +4,7 @@ memory."""
 import asyncio
 import json
 import logging
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -12,7 +13,8 @@ from dataclasses import replace
 
 from node_agent.checkpoints.criu_dumps import Dumps
 from node_agent.checkpoints.save_requests import Checkpointing
-from node_agent.processes.launcher.spawn import savers_of
+from node_agent.processes import job_files
+from node_agent.processes.launcher.spawn import STOP_FILE, savers_of
 from node_agent.processes.process_groups import is_led_by, kill_group, terminate_group
 from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
@@ -89,7 +91,7 @@ class Stopping:
         """Cancel the stop of a run, and remove the file that announces it."""
         self.forget(key)
         with suppress(OSError):
-            self._paths.stop(key).unlink(missing_ok=True)
+            job_files.remove_file(self._paths.folder(key), STOP_FILE)
 
     def _no_deadline(self, key: RunKey) -> None:
         if (timer := self.deadlines.pop(key, None)) is not None:
@@ -135,8 +137,8 @@ class Stopping:
         if not record.out_of_memory:
             why = f"it uses {used_mib} MiB of device {index}, which it shares, and may use {limit_mib} MiB"
             log.warning("run %s: killing it: %s", key, why)
-            with suppress(OSError), open(record.log_path, "a", encoding="utf-8") as file:  # noqa: PTH123
-                file.write(f"ebb: killed: out of device memory: {why}\n")
+            with suppress(OSError):
+                job_files.append_text(*os.path.split(record.log_path), f"ebb: killed: out of device memory: {why}\n")
             self._spool.remember([replace(record, out_of_memory=True, device_memory=why)])
         self.signal(record, signal.SIGKILL)
 
@@ -164,10 +166,7 @@ class Stopping:
         why = {"reason": record.stop_reason.name.lower(), "cause_job": record.stop_cause, "grace_s": grace}
         if record.stop_reason is StopReason.RESIZED:
             why |= {"target": record.stop_resize_to, "epoch": record.key.run}
-        path = self._paths.stop(record.key)
-        new = path.with_suffix(".new")
         try:
-            new.write_text(json.dumps(why), encoding="utf-8")
-            new.replace(path)
+            job_files.write_file(self._paths.folder(record.key), STOP_FILE, json.dumps(why).encode())
         except OSError as error:
             log.warning("run %s: cannot be told why it is stopped: %s", record.key, error)

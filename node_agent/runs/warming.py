@@ -15,8 +15,8 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
+from node_agent.processes import job_files
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.model import LaunchSpec, RunKey
 from node_agent.spool.spool import Spool
@@ -27,6 +27,8 @@ _ALONE = re.compile(r"-[bBdEIOPqsSuv]+")
 _WITH_ARGUMENT = ("-W", "-X")
 _MOST = 4096
 """Maximum modules in a message."""
+_MODULES_LIMIT = 1 << 20
+"""Bytes of a list of modules."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
 _OFF = "NO_EBB_WARM"
 """Variable by which a user makes the job start cold."""
@@ -67,31 +69,26 @@ class WarmFolder:
     """The files of one run's warm process."""
 
     def __init__(self, paths: Paths, key: RunKey) -> None:
-        self._path = Path(paths.folder(key)) / "warm"
+        self._run = paths.folder(key)
 
     @property
     def exists(self) -> bool:
         """Whether the run has, or is to have, a warm process."""
-        return (self._path / "modules").exists()
+        return job_files.has_file(self._run, "warm/modules")
 
     @property
     def is_warm(self) -> bool:
-        return (self._path / "warmed").exists()
+        return job_files.has_file(self._run, "warm/warmed")
 
     def make(self, modules: Sequence[str]) -> None:
         """Request a warm process. Raises OSError."""
-        self._path.mkdir(parents=True, exist_ok=True)
-        new = self._path / "modules.new"
-        new.write_text("\n".join(modules), encoding="ascii")
-        new.rename(self._path / "modules")
+        job_files.make_folder(self._run, "warm")
+        job_files.write_file(self._run, "warm/modules", "\n".join(modules).encode("ascii"))
 
     def go(self, variables: Mapping[str, str]) -> None:
         """Let the process begin; harmless to repeat. Raises OSError."""
-        new = self._path / "go.new"
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(dict(variables), file)
-        new.rename(self._path / "go.json")
+        job_files.make_folder(self._run, "warm")
+        job_files.write_file(self._run, "warm/go.json", json.dumps(dict(variables)).encode(), 0o600)
 
 
 def program_of(pid: int) -> str:
@@ -112,7 +109,5 @@ def last_modules(spool: Spool, paths: Paths, job_id: int) -> tuple[str, ...]:
 
 def read_modules(paths: Paths, key: RunKey) -> tuple[str, ...]:
     """Return the modules that the run has listed. The user's program writes this."""
-    with suppress(OSError, UnicodeDecodeError):
-        lines = Path(paths.modules(key)).read_text(encoding="ascii").split()
-        return tuple(name for name in lines[:_MOST] if _NAME.fullmatch(name) and len(name) < 256)
-    return ()
+    lines = job_files.read_file(*os.path.split(paths.modules(key)), _MODULES_LIMIT).text.split()
+    return tuple(name for name in lines[:_MOST] if _NAME.fullmatch(name) and len(name) < 256)

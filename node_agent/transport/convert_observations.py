@@ -8,7 +8,7 @@ from node_agent.measuring.mini_batch import MiniBatch
 from node_agent.measuring.observations import Observations, RunCycle, SliceObservation
 from node_agent.measuring.step_measurements import RunMeasurement
 from node_agent.measuring.step_rates import RunSteps
-from node_agent.processes.job_files import RunGrace
+from node_agent.processes.job_reports import RunGrace
 from node_agent.run_state.save_values import RunCheckpoints
 from node_agent.transport.convert_durations import duration_out
 

@@ -9,10 +9,12 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from node_agent.processes import job_files
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.model import RunKey, short_id
 
 FOLDER = "results"
+_RESULT = "result"
 
 
 class Results:
@@ -23,14 +25,13 @@ class Results:
 
     def take_result(self, cluster_id: str, key: RunKey) -> bool:
         """Take the result that a run has left, if any; for a gang, that of rank 0. Return whether there was one."""
-        source = self._paths.result(key)
-        if key.task or not os.path.isfile(source) or os.path.islink(source):  # noqa: PTH113, PTH114 (at the end of every run)
+        own = self._paths.folder(key)
+        if key.task or not job_files.has_file(own, _RESULT):
             return False
         folder = self._folder(cluster_id)
         with suppress(OSError):  # not reported: users who wait for the result learn that it is missing
             folder.mkdir(parents=True, exist_ok=True)
-            Path(source).rename(folder / key.name)
-            return True
+            return job_files.move_file(own, _RESULT, str(folder), key.name)
         return False
 
     def waiting(self, cluster_id: str) -> dict[RunKey, Path]:

@@ -14,7 +14,7 @@ import pytest
 from ebb.agent.v1 import agent_link_pb2 as pb
 
 from client_sdk.training import read_folder
-from node_agent.processes.job_files import read_record
+from node_agent.processes.job_reports import read_record
 from tests.agent.conftest import AgentProcess, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler, gang, share_plan
 from tests.in_job.programs import ROOT

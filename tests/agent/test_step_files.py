@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from ebb_inject.ebb_hook import step_file
 from ebb_inject.ebb_hook.step_file import EVALUATING, MAGIC, RUNNING, SAVING, SIZE, Record, Writer, empty, read
-from node_agent.processes import job_files
-from node_agent.processes.job_files import MOST, is_plausible, read_record
+from node_agent.processes import job_reports
+from node_agent.processes.job_reports import MOST, is_plausible, read_record
 from tests.agent.conftest import until
 from tests.thorough import examples
 
@@ -259,7 +259,7 @@ def test_what_is_torn_is_copied_again(tmp_path: Path, monkeypatch: pytest.Monkey
         copies.append(bytes(torn) if len(copies) < 3 else copy(descriptor, size, at))
         return copies[-1]
 
-    monkeypatch.setattr(job_files.os, "pread", pread)
+    monkeypatch.setattr(job_reports.os, "pread", pread)
     assert read_record(str(path), NOW) == PLAUSIBLE
     assert len(copies) == 4
     copies.clear()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ebb_inject.ebb_hook.step_file import EVALUATING, RUNNING, SAVING, Record
 from node_agent.measuring.step_rates import FASTEST, FEWEST, LONGEST, Advance, RunSteps, StepState
-from node_agent.processes.job_files import MOST, is_plausible
+from node_agent.processes.job_reports import MOST, is_plausible
 from node_agent.run_state.model import RunKey
 
 KEY = RunKey(7, 2, 3)

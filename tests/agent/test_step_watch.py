@@ -22,7 +22,7 @@ from node_agent.measuring import step_watch
 from node_agent.measuring.observations import Observations, RunCycle
 from node_agent.measuring.step_rates import LONGEST, Advance, RunSteps, StepState
 from node_agent.measuring.step_watch import StepWatch
-from node_agent.processes.job_files import MOST, RunGrace, is_plausible, read_grace
+from node_agent.processes.job_reports import MOST, RunGrace, is_plausible, read_grace
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.model import RunKey, RunPhase, RunRecord
 from node_agent.run_state.save_values import SaveMeans

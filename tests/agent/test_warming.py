@@ -115,19 +115,13 @@ def test_an_agent_that_is_killed_while_it_has_it_begin(
     scheduler.desire(1, 2, 0, warming=wanted)
     scheduler.ready(1, 2)
     (warm,) = state.glob("runs/*/1.2/warm")
-    warm.chmod(0o500)  # where the word goes
-    try:
-        (warm / "go.new").mkdir()
-    except PermissionError:
-        pass
-    else:
-        warm.chmod(0o700)
+    away = warm.parent.rename(warm.parent.with_name("away"))
+    warm.parent.touch()  # where the word goes
     scheduler.desire(1, 2, 0, running=wanted)
     until(lambda: "NODE FAULT" in first.log.read_text())
     first.kill()
-    warm.chmod(0o700)
-    if (warm / "go.new").is_dir():
-        (warm / "go.new").rmdir()
+    warm.parent.unlink()
+    away.rename(warm.parent)
     agent()
     assert scheduler.exited(1, 2).exit_code == 0
     assert output(scheduler)[0] == "began"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from client_sdk import Job, JobEventKind, JobState
-from node_agent.processes.job_files import read_record
+from node_agent.processes.job_reports import read_record
 from tests.e2e.test_migrate import Pair, Trace
 from tests.harness import LIMIT, ROOT, WHOLE_NODE, leftovers
 from tests.in_job.scripts import JOB

@@ -19,7 +19,7 @@ from client_sdk import training
 from client_sdk.training import Checkpointer, Steps, step_counter
 from ebb_inject.ebb_hook import steps as counting
 from ebb_inject.ebb_hook.step_file import EVALUATING, RUNNING, SAVING, SIZE, Record, read
-from node_agent.processes.job_files import is_plausible
+from node_agent.processes.job_reports import is_plausible
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 60

@@ -23,6 +23,7 @@ import time
 if __name__ == "__main__":  # executed by its path, and isolated, it finds only the standard library
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))  # noqa: PTH100, PTH118, PTH120
 
+from node_agent.processes import job_files
 from node_agent.processes.process_groups import pids, stat_fields
 
 SAID_FILE = "said"
@@ -33,6 +34,8 @@ NEW, OLD = ".new", ".old"
 _MIB = 1 << 20
 _HARMLESS = "rlimit: "
 """Prefix of an error after which CRIU continues: it may not open more files than the launcher."""
+_LOG_LIMIT = 1 << 24
+"""Bytes of CRIU's log that are read."""
 _GHOST_LIMIT = "1G"
 """Maximum size of a file that no longer has a name, such as memory that workers of PyTorch's DataLoader share."""
 
@@ -52,10 +55,10 @@ def tree(root: int) -> list[int]:
 
 def first_error(log: str, output: str) -> str:
     """Return the first error in CRIU's log: the later ones follow from it."""
-    with contextlib.suppress(OSError), open(log, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-        errors = (line.partition("): ")[2] for line in file if "Error (" in line)
-        if error := next((error for error in errors if not error.startswith(_HARMLESS)), ""):
-            return error.strip().rstrip(".")
+    written = job_files.read_file(*os.path.split(log), _LOG_LIMIT).text
+    errors = (line.partition("): ")[2] for line in written.splitlines() if "Error (" in line)
+    if error := next((error for error in errors if not error.startswith(_HARMLESS)), ""):
+        return error.strip().rstrip(".")
     lines = output.strip().splitlines()
     return lines[-1] if lines else "it says nothing"
 
@@ -65,7 +68,7 @@ def sync(folder: str) -> int:
     size = 0
     for name in (*os.listdir(folder), "."):  # noqa: PTH208
         path = f"{folder}/{name}"
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             if name != ".":
                 os.fchmod(descriptor, 0o600)
@@ -96,8 +99,7 @@ def dump(request: dict[str, object]) -> tuple[bool, str]:
     dumped = tree(pid)
     about = {**request["about"], "pid": pid, "pids": dumped}  # type: ignore[dict-item]
     size = sync(new)
-    with open(f"{new}/{ABOUT_FILE}", "x", encoding="utf-8") as file:  # noqa: PTH123
-        json.dump({**about, "bytes": size}, file)
+    job_files.write_file(new, ABOUT_FILE, json.dumps({**about, "bytes": size}).encode(), 0o600)
     sync(new)
     shutil.rmtree(images + OLD, ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
@@ -106,8 +108,7 @@ def dump(request: dict[str, object]) -> tuple[bool, str]:
     shutil.rmtree(images + OLD, ignore_errors=True)
     said = f"CRIU saved its memory ({-(-size // _MIB)} MiB) in {time.monotonic() - began:.1f} s"
     say(request, said)
-    with open(str(request["yield_file"]), "a", encoding="ascii"):  # noqa: PTH123
-        pass
+    job_files.touch_file(*os.path.split(str(request["yield_file"])))
     for each in reversed(dumped):
         with contextlib.suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)
@@ -115,8 +116,8 @@ def dump(request: dict[str, object]) -> tuple[bool, str]:
 
 
 def say(request: dict[str, object], text: str) -> None:
-    with contextlib.suppress(OSError), open(f"{request['folder']}/{SAID_FILE}", "w", encoding="utf-8") as file:  # noqa: PTH123
-        file.write(text)
+    with contextlib.suppress(OSError):
+        job_files.write_file(str(request["folder"]), SAID_FILE, text.encode(errors="replace"))
 
 
 def main(request: dict[str, object]) -> int:

@@ -38,7 +38,6 @@ control group is left to the agent, which reads from it how the run ended.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import signal
@@ -50,11 +49,12 @@ import traceback
 if __name__ == "__main__":  # executed by its path, and isolated, it finds only the standard library
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))  # noqa: PTH100, PTH118, PTH120
 
+from node_agent.processes import job_files
 from node_agent.processes.launcher.cgroup_spawn import IGNORED
 from node_agent.processes.launcher.children import AGAIN, Children, Run, adopt_orphans, complain, start_of
 from node_agent.processes.launcher.connection import Connection
 from node_agent.processes.launcher.prepared_folders import PreparedFolder, remove
-from node_agent.processes.launcher.process_file import close, open_mark
+from node_agent.processes.launcher.process_file import close, open_mark, read_process
 from node_agent.processes.launcher.restoring import Restores, abandon
 from node_agent.processes.launcher.spawn import LOG_FILE, PROCESS_FILE, describe, fault_in_request, spawn_found, write_json
 from node_agent.processes.process_groups import SCARCE, find_leader, start_ticks
@@ -67,6 +67,8 @@ as running. Other work comes after that, and does not wait for it."""
 _MOST_BEGUN = 16
 """Maximum of runs that are not reported yet; each holds a file open."""
 _PREPARED = "spare-"
+_PROCESS_LIMIT = 1 << 16
+"""Bytes of a process file."""
 _FILES = (PROCESS_FILE, LOG_FILE)
 
 
@@ -171,14 +173,14 @@ class Launcher:
     def find(self, request: dict[str, object]) -> None:
         """Answer for a run that is not this launcher's, or has ended, from the files in its directory."""
         key, directory = str(request["key"]), str(request["dir"])
-        try:
-            with open(f"{directory}/{PROCESS_FILE}", encoding="utf-8") as file:  # noqa: PTH123
-                text = file.read()
-        except (FileNotFoundError, NotADirectoryError):
+        content = job_files.read_file(directory, PROCESS_FILE, _PROCESS_LIMIT)
+        if content.data is None and not content.why:
             self.send({"event": "absent", "key": key})
             return
+        if content.why:
+            complain(f"run {key}: {content.why}")
         try:
-            known = json.loads(text)
+            known = read_process(content.data or b"")
         except ValueError:
             # The launcher before this one died between creating the file and filling it: was the process made?
             pid = find_leader(directory)
@@ -203,7 +205,6 @@ class Launcher:
 
     def spawn(self, request: dict[str, object]) -> None:
         directory = str(request["dir"])
-        path = f"{directory}/{PROCESS_FILE}"
         taken = self.prepared.move_to(directory)
         self.wants_spare = True
         if taken is not None:
@@ -211,7 +212,7 @@ class Launcher:
         else:
             os.makedirs(directory, exist_ok=True)  # noqa: PTH103
             try:
-                mark, log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), -1
+                mark, log = job_files.create_file(directory, PROCESS_FILE), -1
             except FileExistsError:  # it was launched before
                 self.find(request)
                 return
@@ -280,7 +281,7 @@ class Launcher:
         which is closed, or -1."""
         cpus: list[int] = request["cpus"]  # type: ignore[assignment]
         if log < 0:
-            log = os.open(f"{request['dir']}/{LOG_FILE}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            log = job_files.open_to_append(str(request["dir"]), LOG_FILE)
         try:
             group = str(request["group"] or request.get("join", ""))
             if cpus:

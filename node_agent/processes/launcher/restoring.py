@@ -15,6 +15,7 @@ import signal
 import time
 from collections.abc import Callable
 
+from node_agent.processes import job_files
 from node_agent.processes.launcher.children import start_of
 from node_agent.processes.launcher.process_file import open_mark, rewrite
 from node_agent.processes.process_groups import find_leader, kill_group, pids, start_ticks, stat_fields
@@ -27,6 +28,8 @@ Request = dict[str, object]
 
 PID_FILE = "restored.pid"
 """File in the directory of a run to which CRIU writes the root of the restored tree."""
+_PID_LIMIT = 32
+"""Bytes."""
 _DEATH = 5.0
 """Seconds that killed processes may take to disappear."""
 
@@ -125,16 +128,14 @@ class Restores:
 def restored_root(directory: str) -> int:
     """Return the root of the tree that CRIU has restored; 0: it does not say."""
     try:
-        with open(f"{directory}/{PID_FILE}", encoding="ascii") as file:  # noqa: PTH123
-            return int(file.read())
-    except (OSError, ValueError):
+        return int(job_files.read_file(directory, PID_FILE, _PID_LIMIT).data or b"")
+    except ValueError:
         return 0
 
 
 def forget_root(directory: str) -> None:
     """Remove the result of an earlier try. Raises OSError if it cannot be removed."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{directory}/{PID_FILE}")  # noqa: PTH108
+    job_files.remove_file(directory, PID_FILE)
 
 
 def is_child(pid: int) -> bool:

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 
+from node_agent.processes import job_files
 from node_agent.processes.launcher.cgroup_spawn import IGNORED, Misplaced, Streams, spawn_inside
 from node_agent.processes.process_groups import SCARCE
 
@@ -20,7 +21,7 @@ YIELD_FILE = "yielded"
 SAVERS_FILE = "savers"
 """File to which each saving process of a run adds a line with its pid."""
 _SAVERS_LIMIT = 1 << 16
-"""Maximum characters: thousands of processes."""
+"""Maximum bytes: thousands of processes."""
 
 _NODES_FAULT = SCARCE | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT, errno.EFBIG}
 
@@ -55,18 +56,17 @@ def spawn_found(argv: list[str], environment: dict[str, str], streams: Streams, 
 def savers_of(directory: str) -> set[int]:
     """Return the processes of a run that have said that they save, and that they end their own children."""
     try:
-        with open(f"{directory}/{SAVERS_FILE}", encoding="ascii") as file:  # noqa: PTH123
-            return {int(line) for line in file.read(_SAVERS_LIMIT).split()}
-    except (OSError, ValueError):
+        return {int(line) for line in (job_files.read_file(directory, SAVERS_FILE, _SAVERS_LIMIT).data or b"").split()}
+    except ValueError:
         return set()
 
 
 def may_save(directory: str, rest: list[int]) -> bool:
     """Whether what is left of a run without its leader may be saving its work: the run was told to stop, and has not said that
     it saved, or some of its savers remain."""
-    if not os.path.exists(f"{directory}/{STOP_FILE}"):  # noqa: PTH110
+    if not job_files.has_file(directory, STOP_FILE):
         return False
-    saved = os.path.exists(f"{directory}/{YIELD_FILE}")  # noqa: PTH110
+    saved = job_files.has_file(directory, YIELD_FILE)
     return not (saved and savers_of(directory).isdisjoint(rest))
 
 
@@ -85,19 +85,16 @@ def write_json(descriptor: int, content: dict[str, object]) -> bool:
 
 def write_exit(directory: str, content: dict[str, object]) -> bool:
     """Write the exit file, whole or not at all; return False if that should be tried again."""
-    process, path = f"{directory}/{PROCESS_FILE}", f"{directory}/{EXIT_FILE}"
     with contextlib.suppress(OSError):  # if the job has removed one or made the other, a new file is written
-        mark = os.open(process, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        mark = job_files.open_own(directory, PROCESS_FILE)
         try:
             if write_json(mark, content):
-                os.link(process, path)
+                os.link(f"{directory}/{PROCESS_FILE}", f"{directory}/{EXIT_FILE}")
                 return True
         finally:
             os.close(mark)
     try:
-        with open(path + ".new", "w", encoding="utf-8") as file:  # noqa: PTH123
-            json.dump(content, file)
-        os.replace(path + ".new", path)  # noqa: PTH105
+        job_files.write_file(directory, EXIT_FILE, json.dumps(content).encode())
     except OSError as error:
         return error.errno in (errno.ENOENT, errno.ENOTDIR)  # the run's directory was removed, so the file is not needed
     return True

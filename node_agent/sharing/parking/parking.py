@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from ebb_inject.ebb_hook import control
-from node_agent.processes.job_files import read_record
+from node_agent.processes.job_reports import read_record
 from node_agent.processes.run_cgroups import RunCgroups
 from node_agent.processes.run_paths import Paths
 from node_agent.run_state.events import Phases
