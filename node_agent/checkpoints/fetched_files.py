@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from node_agent.checkpoints.folders import Described, SavedFile, is_as_described, open_below, saved_files
 from node_agent.checkpoints.pieces import Changed, Damaged, Piece, Writer
+from node_agent.processes import job_files
 
 T = TypeVar("T")
 _AT_ONCE = 16 << 20
@@ -46,7 +47,8 @@ def copy_file(folder: Path, file: SavedFile, path: Path) -> bool:
     try:
         if not is_as_described(source, file):
             raise Changed(f"{file.path} has changed")
-        target = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        part.unlink(missing_ok=True)
+        target = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             _copy(source, target, file.size)
         finally:
@@ -125,35 +127,38 @@ async def call_to_the_end(call: Callable[..., T], *arguments: object) -> T:
 
 
 def prepare(folder: Path, new: Path, wanted: tuple[SavedFile, ...]) -> list[SavedFile]:
-    """Reuse wanted files of the job's folder, remove others from `new`, and return those that are missing."""
-    new.mkdir(parents=True, exist_ok=True)
+    """Reuse wanted files of the job's folder, remove others from `new`, and return those that are missing.
+
+    Links are left to `make_links`: no link is there while files are written, so none can lead a file elsewhere.
+    """
+    job_files.make_folder(str(new))
     names = {file.path for file in wanted}
     here = {file.path: file for file in saved_files(new)}
-    for gone in here.keys() - names:
-        (new / gone).unlink(missing_ok=True)
+    for gone in (path for path, file in here.items() if path not in names or file.link):
+        job_files.remove_file(str(new), gone)
     _remove_parts(new, names)
     known = {file.path: file for file in saved_files(folder)}
     missing = []
     for file in wanted:
-        path = new / file.path
-        if here.get(file.path) == file:
+        if file.link or here.get(file.path) == file:
             continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        if file.link:
-            path.symlink_to(file.link)
-        elif known.get(file.path) != file or not _link_file(folder / file.path, path):
+        _make_parent(new, file)
+        job_files.remove_file(str(new), file.path)
+        if known.get(file.path) != file or not job_files.link_file(str(folder), file.path, str(new)):
             missing.append(file)
     return missing
 
 
-def _link_file(old: Path, new: Path) -> bool:
-    """Hard-link a file. The old folder is removed when the new one replaces it, and no run writes into it before."""
-    try:
-        os.link(old, new)
-    except OSError:
-        return False
-    return True
+def make_links(new: Path, wanted: tuple[SavedFile, ...]) -> None:
+    """Make the links among the wanted files, after all files are there. Raises OSError."""
+    for file in wanted:
+        if file.link:
+            _make_parent(new, file)
+            job_files.make_link(str(new), file.path, file.link)
+
+
+def _make_parent(new: Path, file: SavedFile) -> None:
+    job_files.make_folder(str(new), file.path.rpartition("/")[0])
 
 
 def _remove_parts(new: Path, names: set[str]) -> None:
@@ -167,7 +172,7 @@ def sync(folder: Path) -> None:
     for file in saved_files(folder):
         if not file.link:
             with suppress(OSError):
-                descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = open_below(folder, file.path)
                 try:
                     os.fsync(descriptor)
                 finally:

@@ -15,8 +15,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from node_agent.checkpoints.fetched_files import Source, SourceRefuses, call_to_the_end, copy_file, fetch_file, prepare, sync
-from node_agent.checkpoints.folders import CheckpointFolders, Described, SavedFile, is_safe
+from node_agent.checkpoints.fetched_files import (
+    Source,
+    SourceRefuses,
+    call_to_the_end,
+    copy_file,
+    fetch_file,
+    make_links,
+    prepare,
+    sync,
+)
+from node_agent.checkpoints.folders import CheckpointFolders, Described, SavedFile, choose_safe
 from node_agent.checkpoints.pieces import Changed, Damaged
 from node_agent.checkpoints.store import CheckpointStore, StoreSource
 from node_agent.run_state.model import LaunchSpec, RunKey, clean
@@ -212,9 +221,10 @@ class CheckpointFetches:
         """Fetch the described files into the incoming folder; return how many bytes had to be fetched."""
         cluster = self._cluster()
         folder, new = self._folders.folder(cluster, job), self._folders.incoming(cluster, job)
-        safe = tuple(filter(is_safe, described.files))
+        safe = choose_safe(described.files)
         if len(safe) < len(described.files):
-            log.warning("job %d: %d links that lead out of its folder are not fetched", job, len(described.files) - len(safe))
+            number = len(described.files) - len(safe)
+            log.warning("job %d: not fetched: %d links that may lead out of its folder, or files behind links", job, number)
         missing = await asyncio.to_thread(prepare, folder, new, safe)
         near = await asyncio.to_thread(self._folders.find_nearby, described) if self._copies else None
         fetched = 0
@@ -224,6 +234,7 @@ class CheckpointFetches:
                 arrived()
             else:
                 fetched += await fetch_file(job, source, file, new / file.path, arrived)
+        await asyncio.to_thread(make_links, new, safe)
         return fetched
 
     async def _follow(self, launch: LaunchSpec, heard: Callable[[RunKey], None]) -> None:

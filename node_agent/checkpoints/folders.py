@@ -14,10 +14,11 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from node_agent.processes import job_files
 from node_agent.processes.launcher.criu_dump import NEW, OLD
 from node_agent.processes.process_groups import boot_id
 from node_agent.processes.run_paths import Paths
@@ -115,13 +116,13 @@ class CheckpointFolders:
 
     def is_fetched(self, cluster_id: str, job_id: int, run: int) -> bool:
         """Whether the folder was already completed for this run, which may have saved in it since."""
-        return (self.folder(cluster_id, job_id) / f"{_FETCHED}{run}").exists()
+        return job_files.has_file(str(self.folder(cluster_id, job_id)), f"{_FETCHED}{run}")
 
     def note_run(self, cluster_id: str, job_id: int, run: int) -> None:
         """Note that a run begins with the folder. Raises OSError."""
-        folder = self.folder(cluster_id, job_id)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{_RUN}{run}").touch()
+        folder = str(self.folder(cluster_id, job_id))
+        job_files.make_folder(folder)
+        job_files.touch_file(folder, f"{_RUN}{run}")
 
     def last_run(self, cluster_id: str, job_id: int) -> int:
         """Return the last run that began with the folder; 0: none is known."""
@@ -134,7 +135,7 @@ class CheckpointFolders:
         old = new.with_name(f"{new.name}.old")
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(old)
-        (new / f"{_FETCHED}{run}").touch()
+        job_files.touch_file(str(new), f"{_FETCHED}{run}")
         with contextlib.suppress(FileNotFoundError):
             folder.rename(old)
         new.rename(folder)
@@ -149,16 +150,7 @@ class CheckpointFolders:
 
 def open_below(folder: Path, path: str) -> int:
     """Open a file inside a folder. Raises OSError, also for a name that leads out of it, and for a symbolic link."""
-    parts = _parts(path)
-    current = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for part in parts[:-1]:
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
-            os.close(current)
-            current = inner
-        return os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
-    finally:
-        os.close(current)
+    return job_files.open_file(str(folder), path)
 
 
 def is_as_described(descriptor: int, file: SavedFile) -> bool:
@@ -192,25 +184,24 @@ def saved_files(folder: Path) -> Iterator[SavedFile]:
 def is_safe(file: SavedFile) -> bool:
     """Whether a file that another agent has described stays inside the folder."""
     try:
-        parts = _parts(file.path)
+        parts = job_files.split_path(file.path)
     except OSError:
+        return False
+    if _is_ours_or_unfinished(parts[-1]):
         return False
     if not file.link:
         return True
     target = PurePosixPath(file.link)
-    depth = len(parts) - 1
-    for part in target.parts:
-        depth += -1 if part == ".." else 1
-        if depth < 0:
-            return False
-    return not target.is_absolute()
+    up = next((number for number, part in enumerate(target.parts) if part != ".."), len(target.parts))
+    # After a name, which may be that of a link to a folder further up, ".." could lead out.
+    return not target.is_absolute() and up < len(parts) and ".." not in target.parts[up:]
 
 
-def _parts(path: str) -> tuple[str, ...]:
-    parts = PurePosixPath(path).parts
-    if not parts or path.startswith("/") or "\0" in path or any(part in ("..", ".") for part in path.split("/")):
-        raise OSError(f"{path!r} is not a name inside of a folder")
-    return parts
+def choose_safe(files: Iterable[SavedFile]) -> tuple[SavedFile, ...]:
+    """Return the files that stay inside the folder. What lies behind a link does not count as inside."""
+    files = tuple(filter(is_safe, files))
+    links = {file.path for file in files if file.link}
+    return tuple(file for file in files if links.isdisjoint(map(str, PurePosixPath(file.path).parents)))
 
 
 def _is_ours_or_unfinished(name: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from node_agent.checkpoints.folders import UPLOAD, CheckpointFolders
 from node_agent.checkpoints.pieces import Changed
 from node_agent.checkpoints.store import CheckpointStore
+from node_agent.processes import job_files
 from node_agent.run_state.model import RunKey
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class CheckpointUploads:
     def upload_ended_run(self, cluster: str, key: RunKey) -> None:
         """Upload the work of a run that has ended. Raises nothing: a folder that cannot be marked is uploaded all the same."""
         with suppress(OSError):
-            self._mark(cluster, key.job_id, key.run).touch()
+            job_files.touch_file(str(self._folders.folder(cluster, key.job_id)), f"{UPLOAD}{key.run}")
         self._begin(cluster, key.job_id, key.run)
 
     def close(self) -> None:

@@ -206,6 +206,34 @@ def move_file(folder: str, name: str, into: str, new: str = "") -> bool:
     return True
 
 
+def link_file(folder: str, path: str, into: str) -> bool:
+    """Give a plain file below a folder the same path below another one, where its parent exists; return whether that worked."""
+    try:
+        (at, name), there = _open_parent(folder, path), -1
+        try:
+            there, _ = _open_parent(into, path)
+            if not stat.S_ISREG(_mode_at(at, name)):
+                return False
+            os.link(name, name, src_dir_fd=at, dst_dir_fd=there, follow_symlinks=False)
+        finally:
+            os.close(at)
+            if there >= 0:
+                os.close(there)
+    except OSError:
+        return False
+    return True
+
+
+def make_link(folder: str, path: str, target: str) -> None:
+    """Make a symbolic link below a folder, in place of what has the name. Raises OSError."""
+    at, name = _open_parent(folder, path)
+    try:
+        _move_aside(at, name)
+        os.symlink(target, name, dir_fd=at)
+    finally:
+        os.close(at)
+
+
 # Names and descriptors.
 
 

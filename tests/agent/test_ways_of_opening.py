@@ -26,10 +26,9 @@ ALLOWED = {
     "runs/rendezvous.py": "reads /proc",
     "checkpoints/criu_dumps.py": "links the folder of a run, next to the folders of runs",
     "checkpoints/fetched_files.py": "writes what is fetched into a folder of the agent, which becomes that of a job later",
-    "checkpoints/folders.py": "names the storage and moves whole folders, in a folder that no job is given; marks",
+    "checkpoints/folders.py": "names the storage and moves whole folders, in a folder that no job is given",
     "checkpoints/pieces.py": "writes what is fetched into a folder of the agent",
     "checkpoints/store.py": "reads through open_below, and writes to the store",
-    "checkpoints/uploads.py": "marks",
 }
 """The modules that open files in another way, and why they may."""
 
