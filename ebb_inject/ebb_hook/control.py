@@ -170,6 +170,8 @@ class Control:
 
 def live(folder: str) -> list[str]:
     """Return the control files of live processes. Removes those of processes that have ended. Raises OSError."""
+    if os.path.islink(folder):  # noqa: PTH114 (of a job, which would have files elsewhere removed)
+        return []
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208
     except FileNotFoundError:

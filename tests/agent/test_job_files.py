@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ebb_inject.ebb_hook import control
 from node_agent.processes import exit_status, job_files, job_reports
 from node_agent.processes.launcher.client import Ended, Event, Spawned, Unable
 from node_agent.processes.launcher.spawn import EXIT_FILE, PROCESS_FILE, SAVERS_FILE, STOP_FILE, YIELD_FILE, may_save, savers_of
@@ -125,6 +126,15 @@ def test_a_folder_that_is_a_link_is_not_entered(tmp_path: Path) -> None:
     for path in ("../elsewhere/file", "/etc/passwd", "", "a/../../b", "a\0b"):
         with pytest.raises(OSError, match="not a name inside"):
             job_files.open_below(str(tmp_path / "run"), path)
+    assert (elsewhere / "file").read_text() == _SECRET
+
+
+def test_no_file_elsewhere_is_taken_for_the_control_file_of_a_process_that_has_ended(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "file").write_text(_SECRET)
+    (tmp_path / "park").symlink_to(elsewhere)
+    assert control.live(str(tmp_path / "park")) == []
     assert (elsewhere / "file").read_text() == _SECRET
 
 
