@@ -29,7 +29,6 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-_MISSING = (errno.ENOENT, errno.ENOTDIR)
 
 
 class Content:
@@ -61,7 +60,9 @@ def read_file(folder: str, name: str, most: int) -> Content:
     except FileNotFoundError:
         return Content()
     except (OSError, ValueError) as error:
-        return Content(None, describe_fault(name, error))
+        # Where a folder above is none, there is no file either.
+        gone = isinstance(error, NotADirectoryError) and not os.path.lexists(folder)
+        return Content() if gone else Content(None, describe_fault(name, error))
     try:
         return Content(_read_up_to(descriptor, most))
     except OSError as error:

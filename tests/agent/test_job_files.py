@@ -167,3 +167,11 @@ def test_no_job_keeps_the_launcher_from_starting_others(play: Play) -> None:
         assert isinstance(await client.next(Unable), Unable)
 
     play(scene)
+
+
+def test_where_a_folder_above_is_none_there_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "runs").touch()
+    content = job_files.read_file(f"{tmp_path}/runs/1.1", PROCESS_FILE, 100)
+    assert (content.data, content.why) == (None, "")
+    (tmp_path / "run").symlink_to(tmp_path)
+    assert job_files.read_file(f"{tmp_path}/run", PROCESS_FILE, 100).why, "a link in place of the folder says nothing"
