@@ -50,7 +50,7 @@ class Follower:
         self._longer_than(0)
 
     def more(self) -> None:
-        """Waits until something new has come, of a job that goes on writing."""
+        """Waits until something new has come, of a job that keeps writing."""
         self._longer_than(len(self.text))
 
     def _longer_than(self, length: int) -> None:
